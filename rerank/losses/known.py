@@ -35,11 +35,7 @@ class KnownGradient(Loss):
     ) -> tuple[Tensor, Tensor]:
         """The loss of every list, ``[B]``, and its gradient ``[B, N]``, 0 where padded; both finite for every list.
 
-        Args:
-            scores: ``[B, N]`` float32 or float64 without a graph, zero where padded.
-            labels: ``[B, N]`` of the dtype of scores, zero where padded.
-            mask: ``[B, N]`` bool, True for real documents; None when all are real.
-            seeds: ``[B]`` int64, one seed per list for random choices, or None (torch's own generator).
+        The arguments are those of :meth:`Loss.per_list`: scores without a graph, and no mask where all are real.
         """
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:

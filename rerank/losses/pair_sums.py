@@ -80,15 +80,9 @@ def ordered_mean(
 ) -> tuple[Tensor, Tensor]:
     r"""The mean of :math:`\ell(s_j - s_i)` over the pairs with :math:`y_i > y_j`, ``[B]``, and its gradient.
 
-    Both are 0 where there is no pair. They are computed in one pass over blocks of pairs: of documents in the order of
-    their labels, so that only later documents are looked at, or of all where these are few.
-
-    Args:
-        scores: ``[B, N]`` without a graph.
-        labels: ``[B, N]``.
-        mask: ``[B, N]`` bool, True for real documents; None when all are real.
-        loss: the loss of some pairs.
-        mean: whether the sum over the pairs is divided by their number.
+    Both are 0 where there is no pair; without ``mean`` the sum is not divided by the number of pairs. They are computed
+    in one pass over blocks of pairs: of documents in the order of their labels, so that only later documents are looked
+    at, or of all where these are few.
     """
     count = scores.shape[1]
     grades = labels if mask is None else labels.masked_fill(~mask, -torch.inf)
@@ -125,14 +119,9 @@ def ordered_mean(
 
 
 def pair_sum(scores: Tensor, places: Tensor, weight: Weight) -> Tensor:
-    r"""The sum :math:`\sum_{i, j} w_{ij} \ln(1 + e^{s_j - s_i})`, ``[B]``.
+    r"""The sum :math:`\sum_{i, j} w_{ij} \ln(1 + e^{s_j - s_i})` over the documents i at ``places`` and all j, ``[B]``.
 
     Loss and gradient are computed in one pass over blocks of pairs, so that the graph keeps one ``[B, N]`` tensor.
-
-    Args:
-        scores: ``[B, N]``.
-        places: ``[B, R]``, the documents i; j is any document.
-        weight: the weights of pairs.
     """
     given = scores.detach()
     total, gradient = given.new_zeros(len(given)), torch.zeros_like(given)

@@ -97,18 +97,6 @@ class ReciprocalRank(Scaling):
         self.k = k
 
     def __call__(self, values: Array) -> Array:
-        return (self.k + 1) / (self.k + ranks(values))
+        from pandas import Series
 
-
-def ranks(values: Array) -> Array:
-    """Ranks by descending value from 1, ``[N]``; equal values have their mean rank, NaN has none (NaN).
-
-    >>> ranks(np.array([2.0, 5.0, 2.0, np.nan]))
-    array([2.5, 1. , 2.5, nan])
-    """
-    known = np.flatnonzero(~np.isnan(values))
-    _, which, counts = np.unique(-values[known], return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    result = np.full(len(values), np.nan)
-    result[known] = (last - (counts - 1) / 2)[which]
-    return result
+        return (self.k + 1) / (self.k + Series(values).rank(ascending=False).to_numpy())

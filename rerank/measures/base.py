@@ -54,29 +54,16 @@ class Measure(ABC):
 
     @abstractmethod
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """The measure from rank indicators, ``[B]``.
-
-        Args:
-            relaxation: gives the value expected at every rank.
-            scores: ``[B, N]``, zero where padded.
-            labels: ``[B, N]``, zero where padded.
-            mask: ``[B, N]`` bool.
-        """
+        """The measure from rank indicators, ``[B]``; scores and labels are zero where padded."""
 
     @abstractmethod
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """The measure from soft ranks, ``[B]``; ``batch.rows`` hold every relevant document."""
 
     def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The exact measure of every list; documents of one score stay in the order in which they are given.
+        """The exact measure of every list, without gradient; the arguments are those of :meth:`relaxed`.
 
-        Args:
-            scores: ``[B, N]`` floating point.
-            labels: ``[B, N]`` grades.
-            mask: ``[B, N]`` bool, True for real documents; None when all are real.
-
-        Returns:
-            ``[B]``, 0 for lists without a relevant document; no gradient.
+        Documents of one score stay in the order in which they are given.
         """
         return self.relaxed(Exact(), scores.detach(), labels, mask)
 

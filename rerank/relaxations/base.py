@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from rerank.relaxations.order import order_of, ranks_of
+from rerank.relaxations.spread import spread
 from rerank.settings.described import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
@@ -50,15 +52,11 @@ class Batch:
     @cached_property
     def exact(self) -> Tensor:
         """The exact rank of every document, ``[B, N]``, 1 for the highest score; ties broken at random."""
-        from rerank.relaxations.order import order_of, ranks_of
-
         return ranks_of(order_of(self.scores, self.mask, self.seeds, shuffle=True)).to(self.scores.dtype)
 
     @cached_property
     def spread(self) -> Tensor:
         """The standard deviation of the scores of every list, without gradient, ``[B, 1]``."""
-        from rerank.relaxations.spread import spread
-
         return spread(self.scores, self.mask)
 
     @cached_property
@@ -129,16 +127,9 @@ class RankIndicators(Relaxation):
         """
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """The value expected at every rank, ``e_v[r] = sum_j E[r, j] v_j``.
+        """The value expected at every rank, ``e_v[r] = sum_j E[r, j] v_j``, ``[B, depth]``; finite, as indicators are.
 
-        Args:
-            scores: ``[B, N]``.
-            values: ``[B, N]``, zero where padded.
-            mask: ``[B, N]`` bool.
-            depth: how many ranks.
-
-        Returns:
-            ``[B, depth]``, finite; ranks beyond the length of a list are cut off by the caller.
+        Scores, values (zero where padded) and mask are ``[B, N]``.
         """
         return (self.indicators(scores, mask, depth) * values[:, None, :]).sum(dim=2)  # no matmul: autocast
 
@@ -147,17 +138,8 @@ class RankIndicators(Relaxation):
     ) -> Tensor:
         """``sum_r w_r f(e_v[r])`` with ``f(x) = x``, or ``2^x - 1`` where exponential.
 
-        Measures of this form (P, nDCG) know the derivative at a rank without the later ranks.
-
-        Args:
-            scores: ``[B, N]``.
-            values: ``[B, N]``, zero where padded.
-            weights: ``[B, depth]``, zero at ranks beyond the length of a list.
-            mask: ``[B, N]`` bool.
-            exponential: whether f is ``2^x - 1``; a flag, no function, for backward passes written by hand.
-
-        Returns:
-            ``[B]``.
+        Measures of this form (P, nDCG) know the derivative at a rank without the later ranks. Weights, ``[B, depth]``,
+        are zero at ranks beyond the length of a list; ``exponential`` is a flag for backward passes written by hand.
         """
         import torch
 
@@ -195,8 +177,4 @@ class SoftRanks(Relaxation):
 
     @abstractmethod
     def ranks(self, batch: Batch) -> Tensor:
-        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite.
-
-        Args:
-            batch: the lists. ``batch.at_rows(r)`` picks the asked-for documents of an ``[B, N]`` tensor.
-        """
+        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite (see :meth:`Batch.at_rows`)."""

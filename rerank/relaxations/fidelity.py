@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,13 +11,8 @@ from torch import Tensor
 from rerank.relaxations.base import Batch, RankIndicators, Relaxation, SoftRanks
 from rerank.relaxations.order import first, order_of, ranks_of
 
-
-class _Measure(Protocol):
-    """What :func:`fidelity` needs of a measure."""
-
-    def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
-
-    def relaxed(self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor: ...
+if TYPE_CHECKING:
+    from rerank.measures.base import Measure
 
 
 @dataclass
@@ -49,7 +44,7 @@ def fidelity(
     scores: Tensor,
     mask: Tensor | None = None,
     labels: Tensor | None = None,
-    measure: _Measure | None = None,
+    measure: Measure | None = None,
 ) -> Fidelity:
     """How close a relaxation is to sorting on some lists; no gradient, see :class:`Fidelity`.
 

@@ -12,17 +12,10 @@ _BLOCK = 1 << 22  # numbers held at a time
 
 
 def antitonic_l2(target: Tensor, real: Tensor) -> Tensor:
-    """The decreasing v that minimises ``sum_i (v_i - target_i)^2``.
+    """The decreasing v that minimises ``sum_i (v_i - target_i)^2``: ``[B, N]`` float64, 0 where not ``real``.
 
-    On the CPU by pooling adjacent violators, list by list, in O(N); elsewhere by :func:`antitonic_minimax`, in O(N^2)
-    but without waiting for the device.
-
-    Args:
-        target: ``[B, N]`` float64.
-        real: ``[B, N]`` bool, True for the first entries of each list, those that take part.
-
-    Returns:
-        ``[B, N]``, 0 where not real.
+    The real entries of a list are its first ones. On the CPU by pooling adjacent violators, list by list, in O(N);
+    elsewhere by :func:`antitonic_minimax`, in O(N^2) but without waiting for the device.
     """
     if target.device.type == "cpu":
         from scipy.optimize import isotonic_regression
@@ -38,15 +31,7 @@ def antitonic_l2(target: Tensor, real: Tensor) -> Tensor:
 def antitonic_kl(logits: Tensor, weights: Tensor, real: Tensor) -> Tensor:
     """The decreasing v whose value on a block is ``logsumexp(logits) - log sum(weights)`` of the block.
 
-    As for :func:`antitonic_l2`: pooling on the CPU, the minimax formula elsewhere.
-
-    Args:
-        logits: ``[B, N]`` float64, decreasing.
-        weights: ``[B, N]`` float64, above 0.
-        real: ``[B, N]`` bool, True for the first entries of each list.
-
-    Returns:
-        ``[B, N]``, 0 where not real.
+    As for :func:`antitonic_l2`; the logits decrease, and the weights are above 0.
     """
     if logits.device.type == "cpu":
         result = torch.zeros_like(logits)
@@ -100,15 +85,7 @@ def _pool(logits: list[float], weights: list[float]) -> list[float]:
 
 
 def antitonic_minimax(block_values: Blocks, real: Tensor) -> Tensor:
-    """``v_i = min_{j <= i} max_{k >= i} value(j..k)``, the solution of every such problem.
-
-    Args:
-        block_values: the values of blocks.
-        real: ``[B, N]`` bool.
-
-    Returns:
-        ``[B, N]`` float64, 0 where not real.
-    """
+    """``v_i = min_{j <= i} max_{k >= i} value(j..k)``, the solution of every such problem; 0 where not real."""
     batch, size = real.shape
     position = torch.arange(size, device=real.device)
     result = torch.full(real.shape, float("inf"), dtype=torch.float64, device=real.device)

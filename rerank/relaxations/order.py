@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
+    from rerank.storage.arrow import Array
 
 FEW = 16
 """Documents of which it costs more to leave some out than to compute them all."""
@@ -25,17 +25,10 @@ LAST = 0x7FFFFFFF << 32
 def order_of(
     scores: Tensor, mask: Tensor, seeds: Tensor | None = None, shuffle: bool = False, depth: int | None = None
 ) -> Tensor:
-    """The documents by descending score, real ones first.
+    """The first documents by descending score, real ones before pads: ``[B, depth]`` int64, all if depth is None.
 
-    Args:
-        scores: ``[B, N]``.
-        mask: ``[B, N]`` bool, True for real documents.
-        seeds: ``[B]`` int64 or None, for ``shuffle``.
-        shuffle: break ties at random; otherwise the document that comes first in the list stays first.
-        depth: how many documents to return, all if None.
-
-    Returns:
-        ``[B, depth]`` int64 indices.
+    Of tied ones the document that comes first in the list stays first; with ``shuffle`` the order is drawn by the
+    seeds of the lists.
     """
     import torch
 

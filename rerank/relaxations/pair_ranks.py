@@ -21,9 +21,7 @@ SMALL = 1 << 16
 def sigmoid_ranks(batch: Batch, alpha: float | Tensor) -> Tensor:
     """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``.
 
-    Args:
-        batch: the lists.
-        alpha: one steepness, or one per list, ``[B, 1]``, which counts as constant.
+    Alpha is one steepness, or one per list, ``[B, 1]``, which counts as constant.
     """
     alpha = _per_list(alpha)
     if batch.rows.numel() * batch.scores.shape[1] <= SMALL:

@@ -50,18 +50,10 @@ def bits(seeds: Numbers, places: Numbers, draw: int = 0) -> Numbers:
 
 
 def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
-    """Uniform numbers in the open interval (0, 1), one per document.
+    """Uniform numbers in the open interval (0, 1), one per document: ``[B, N]`` float32, multiples of 2^-24.
 
-    A number depends on the list's seed, on the index of the document among the real documents of its list and on
-    ``draw``; batch mates, padding, device and process count change nothing.
-
-    Args:
-        seeds: ``[B]`` int64, one per list; None draws them from torch's generator.
-        mask: ``[B, N]`` bool, True for real documents.
-        draw: which of several independent draws.
-
-    Returns:
-        ``[B, N]`` float32, multiples of 2^-24.
+    A number depends on the list's seed, on the index of the document among the real documents of its list and on which
+    of several independent draws it is; batch mates, padding, device and process count change nothing.
     """
     import torch
 

@@ -16,9 +16,7 @@ from rerank.relaxations.order import blocks, lowest
 def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """``compute(*tensors)`` on some lists at a time, so that their N x N matrices stay in a processor's cache.
 
-    Args:
-        compute: from tensors of some lists to a tensor of these lists.
-        tensors: each with the lists first; the first of them with N last.
+    All tensors have the lists first; the first of them has N last.
     """
     return torch.cat([compute(*some) for some in _parts(tensors[0].shape[-1], *tensors)])
 
@@ -26,11 +24,7 @@ def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
 def sums_by_lists(compute: Callable[..., Tensor], ranks: int, scores: Tensor, *others: Tensor) -> Tensor:
     """The same for a number per list, whose gradient is computed at once, so that no matrix is kept for it.
 
-    Args:
-        compute: from scores and other tensors of some lists to ``[B]``.
-        ranks: the rows of the matrix of a list.
-        scores: ``[B, N]``.
-        others: more tensors, without gradient, each with the lists first.
+    The matrix of a list is ranks x N; only the scores, ``[B, N]``, have a gradient.
     """
     return _Sums.apply(scores, compute, ranks, *others)
 
@@ -98,18 +92,7 @@ def balanced_product(
 
 
 def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
-    """The same for the matrix ``exp(logits)``, with logarithms throughout: slower, for entries that would underflow.
-
-    Args:
-        logits: ``[B, N, N]``.
-        values: V, ``[B, V, N]``, without gradient, zero in columns that are not in use.
-        rows: ``[B, N]`` bool, the rows in use.
-        columns: ``[B, N]`` bool, the columns in use, as many.
-        rounds: the number of rounds.
-
-    Returns:
-        ``[B, V, N]``.
-    """
+    """The same with logarithms throughout, and all rounds: slower, for entries whose exponential would underflow."""
     return _LogBalanced.apply(logits, values, rows, columns, rounds)
 
 

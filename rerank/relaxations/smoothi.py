@@ -172,12 +172,7 @@ class _Chunk:
         return torch.bmm(values[:, None, :], self.rows.permute(1, 2, 0)).squeeze(1)
 
     def add(self, sums: Tensor, weights: Tensor) -> None:
-        """Adds ``sum_r w_r m_r`` of the moves ``m = alpha E C`` to ``[B, 2, N]``; overwrites the rows.
-
-        Args:
-            sums: ``[B, 2, N]``.
-            weights: ``[B, 2, ranks]``.
-        """
+        """Adds ``sum_r w_r m_r`` of the moves ``m = alpha E C``, by weights ``[B, 2, ranks]``; overwrites the rows."""
         sums.baddbmm_(weights * self.alphas, self.rows.mul_(self.kept).transpose(0, 1))
 
 

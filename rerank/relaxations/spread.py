@@ -27,12 +27,7 @@ def steepness(spread: Tensor) -> Tensor:
 
 
 def spread(scores: Tensor, mask: Tensor) -> Tensor:
-    """The standard deviation of every list's scores, without gradient and at least :data:`FLOOR`, ``[B, 1]``.
-
-    Args:
-        scores: ``[B, N]``.
-        mask: ``[B, N]`` bool, True for real documents.
-    """
+    """The standard deviation of every list's scores, without gradient and at least :data:`FLOOR`, ``[B, 1]``."""
     found = scores.detach()
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     centred = found - found.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
