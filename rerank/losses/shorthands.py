@@ -33,45 +33,25 @@ from rerank.settings.ranges import NotNegative
 _NDCG = "nDCG(dcg='exp-log2')"
 
 TABLE: dict[str, tuple[type[Relaxation], str, str]] = {
-    "SmoothIP": (SmoothI, "P@10", "P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10)."),
-    "SmoothIAP": (SmoothI, "AP", "AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11)."),
-    "SmoothINDCG": (SmoothI, _NDCG, "NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12)."),
+    "SmoothIP": (SmoothI, "P@10", "P@k by {} (Thonet et al. 2021, Eq 10)."),
+    "SmoothIAP": (SmoothI, "AP", "AP by {} (Thonet et al. 2021, Eq 11)."),
+    "SmoothINDCG": (SmoothI, _NDCG, "NDCG by {} (Thonet et al. 2021, Eq 12)."),
     "NeuralNDCG": (
         NeuralSort,
         _NDCG,
-        "NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).",
+        "NDCG by balanced {} (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).",
     ),
-    "SoftSortNDCG": (
-        SoftSort,
-        _NDCG,
-        "NDCG by :class:`SoftSort`, as SmoothI's authors compare it; ours: tau='spread'.",
-    ),
-    "FastSoftSortNDCG": (
-        FastSoftSort,
-        _NDCG,
-        "NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; ours: strength='spread'.",
-    ),
-    "OptimalTransportNDCG": (
-        OptimalTransport,
-        _NDCG,
-        "NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it.",
-    ),
-    "ApproxP": (Approx, "P@10", "P@k by :class:`Approx` (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
-    "ApproxAP": (Approx, "AP", "AP by :class:`Approx` (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
-    "ApproxMRR": (Approx, "RR", "Reciprocal rank by :class:`Approx`: no paper's, from Qin's AP."),
-    "ApproxNDCG": (
-        Approx,
-        _NDCG,
-        "NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; ours: alpha='spread', half_rank).",
-    ),
-    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; ours: alpha='spread')."),
-    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; ours: alpha='spread')."),
-    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; ours: alpha='spread')."),
-    "TwinSigmoidNERR": (
-        TwinSigmoid,
-        "nERR@10",
-        "nERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; ours: alpha='spread').",
-    ),
+    "SoftSortNDCG": (SoftSort, _NDCG, "NDCG by {}, as SmoothI's authors compare it; ours: tau='spread'."),
+    "FastSoftSortNDCG": (FastSoftSort, _NDCG, "NDCG by {}, as SmoothI's authors compare it; ours: strength='spread'."),
+    "OptimalTransportNDCG": (OptimalTransport, _NDCG, "NDCG by {}, as SmoothI's authors compare it."),
+    "ApproxP": (Approx, "P@10", "P@k by {} (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
+    "ApproxAP": (Approx, "AP", "AP by {} (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
+    "ApproxMRR": (Approx, "RR", "Reciprocal rank by {}: no paper's, from Qin's AP."),
+    "ApproxNDCG": (Approx, _NDCG, "NDCG by {} (Qin et al. 2010; Bruch et al. 2019; ours: alpha='spread', half_rank)."),
+    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by {} (Yu 2020, Eq 13; ours: alpha='spread')."),
+    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by {} (Yu 2020, Eq 14; ours: alpha='spread')."),
+    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by {} (Yu 2020, Eq 15; ours: alpha='spread')."),
+    "TwinSigmoidNERR": (TwinSigmoid, "nERR@10", "nERR@k by {} (Yu 2020, Eq 16; ours: alpha='spread')."),
 }
 """The relaxation, the measure by default, and what `rerank losses` says, of every shorthand."""
 
@@ -100,7 +80,7 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
     said = _arguments(DirectMetric) | _arguments(relaxation)
     lines = [f"    {key}: {said[key]}" for key in shown.parameters if key in said]
     example = [f">>> {name}()  # DirectMetric({default!r}, {relaxation.__name__}())", f"{name}()"]
-    make.__doc__ = "\n".join([about, "", *example, "", "Args:", *lines])
+    make.__doc__ = "\n".join([about.format(f":class:`{relaxation.__name__}`"), "", *example, "", "Args:", *lines])
     return type(name, (DirectMetric,), {"__new__": make, "__doc__": make.__doc__, "__module__": __name__})
 
 
