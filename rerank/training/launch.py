@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -105,12 +104,7 @@ def trackers(names: list[str] | None) -> list[str]:
 
 def flat_settings(config: str) -> dict[str, Any]:
     """A configuration (YAML) as trackers show it: ``{"loss.init_args.measure": "nDCG@10", ...}``."""
-    return dict(_leaves(yaml.safe_load(config), ""))
+    from pandas import json_normalize
 
-
-def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(inner, f"{name}.{key}" if name else str(key))
-    else:
-        yield name, value if isinstance(value, bool | int | float | str) else str(value)
+    (flat,) = json_normalize(yaml.safe_load(config)).to_dict("records")
+    return {str(key): value if isinstance(value, int | float | str) else str(value) for key, value in flat.items()}
