@@ -85,19 +85,6 @@ class Chunked:
         order = sent(torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")), self.device)
         return torch.cat(parts)[order]
 
-    def check(self, off: float) -> None:
-        """Look at how far second scores were from the first.
-
-        Raises:
-            RuntimeError: the second scores of a chunk are not the first: the model draws random numbers elsewhere than
-                from torch's generators, and its gradient is wrong.
-        """
-        if off > ALIKE:
-            raise RuntimeError(
-                f"a score differs by {off:.0%} when it is computed again: the model draws random numbers that "
-                "torch's generators do not decide; train with gradient: full"
-            )
-
     def joined(self, scores: Tensor) -> Tensor:
         """The final scores ``[N]``: what a model adds to those of its chunks has its gradient here, in any mode."""
         return scores if self.beside is None else self.model.joined(scores, self.beside)
@@ -118,8 +105,8 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
         loss: a scalar of scores ``[N]`` in the order of the pairs.
 
     Returns:
-        The loss, detached. How far second scores were from the first is left in ``pairs.off``, for
-        :meth:`Chunked.check` at the end of a step: to look at it here, the host would wait for the device.
+        The loss, detached. How far second scores were from the first is left in ``pairs.off``, for the end of a step:
+        to look at it here, the host would wait for the device.
     """
     with weights_stay():
         return _cached(pairs, loss) if mode == "cached" else _full(pairs, loss)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,25 +31,17 @@ class PaddedLists(NamedTuple):
     labels: Tensor
 
 
-class Padded:
-    """Lists in padded batches, sorted by length so that little of a batch is padding."""
-
-    def __init__(self, lists: Lists, chosen: Array | None = None, cells: int = CELLS) -> None:
-        self.documents = lists.size
-        chosen = np.arange(len(lists)) if chosen is None else chosen
-        lengths = lists.lengths
-        chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
-        self._batches, start = [], 0
-        while start < len(chosen):
-            longest = max(1, int(lengths[chosen[start]]))
-            part = chosen[start : start + max(1, cells // longest**2)]
-            mask = np.arange(longest) < lengths[part][:, None]
-            rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
-            labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
-            self._batches.append(
-                PaddedLists(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels))
-            )
-            start += len(part)
-
-    def __iter__(self) -> Iterator[PaddedLists]:
-        return iter(self._batches)
+def padded_lists(lists: Lists, chosen: Array, cells: int = CELLS) -> list[PaddedLists]:
+    """Some lists in padded batches, sorted by length so that little of a batch is padding."""
+    lengths = lists.lengths
+    chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
+    batches, start = [], 0
+    while start < len(chosen):
+        longest = max(1, int(lengths[chosen[start]]))
+        part = chosen[start : start + max(1, cells // longest**2)]
+        mask = np.arange(longest) < lengths[part][:, None]
+        rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
+        labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
+        batches.append(PaddedLists(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
+        start += len(part)
+    return batches

@@ -14,7 +14,7 @@ import yaml
 
 from rerank.errors import UserError
 from rerank.models.card import write_card
-from rerank.models.contract import add_to_contract, read_contract
+from rerank.models.contract import read_contract
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
@@ -116,10 +116,6 @@ class RunFolder:
     def add_metrics(self, values: dict[str, Any]) -> None:
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
-
-    def add_to_contract(self, values: dict[str, Any]) -> None:
-        """Add what was found out after the best model was saved to its input contract."""
-        add_to_contract(self.best, values)
 
     def write_card(self, splits: Splits, measures: dict[str, Any]) -> None:
         named = {"train": splits.train, "validation": splits.validation, "test": splits.test}

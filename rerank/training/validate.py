@@ -20,7 +20,7 @@ from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model
-from rerank.models.contract import MIX
+from rerank.models.contract import MIX, add_to_contract
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
@@ -128,15 +128,16 @@ def finish(
                 result[TEXT_ALONE][name] = evaluate(alone, lists.qrels, names, name=name).mean
     with together():
         if main:
-            folder.add_to_contract(remember(splits.train, config.model.arguments().get("name")))
+            noted: dict[str, Any] = {**remember(splits.train, config.model.arguments().get("name"))}
             if mixed:
-                folder.add_to_contract({"first_stage_weight": mixed["first_stage_weight"]})
+                noted |= {"first_stage_weight": mixed["first_stage_weight"]}
             if ranker is not None and any(ranker.weights.values()) and not _reads(model, [*ranker.weights]):
-                folder.add_to_contract({MIX: ranker.mix})
+                noted |= {MIX: ranker.mix}
             if "features" in (manifest := splits.train.store.manifest):
-                folder.add_to_contract({"layout": manifest["features"]})
+                noted |= {"layout": manifest["features"]}
             if isinstance(model, CrossEncoder) and model.loads_elsewhere:
-                folder.add_to_contract({"elsewhere": model.largest_difference(_longest(splits.train))})
+                noted |= {"elsewhere": model.largest_difference(_longest(splits.train))}
+            add_to_contract(folder.best, noted)
             folder.write_card(splits, result)
             folder.write_measures(result)
     return result

@@ -33,9 +33,9 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.batches import Batches
 from rerank.training.configuration import configured
-from rerank.training.means import mean_loss
 from rerank.training.piece import ELEMENTS, alike
 from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.validation import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together

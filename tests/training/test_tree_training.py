@@ -24,7 +24,7 @@ from rerank.models.vectors.boosting import Trees
 from rerank.relaxations import SmoothI
 from rerank.storage.hashes import read_sealed
 from rerank.training.targets import Targets
-from rerank.training.trees.monitor import Monitor
+from rerank.training.trees.grow import Monitor
 from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features, write_folds
 

@@ -8,21 +8,24 @@ import time
 from typing import Any
 
 import numpy as np
+import torch
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.lists.data import Splits
+from rerank.lists.view import Lists
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.progress import tqdm
 from rerank.stops import Stopped, name_of
+from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
 from rerank.training.config import TrainConfig
 from rerank.training.pace import Pace
+from rerank.training.padded import padded_lists
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets
-from rerank.training.trees.monitor import Monitor
 from rerank.training.trees.objective import Objective
 from rerank.training.validate import finish
 
@@ -125,6 +128,50 @@ class TreeTrainer:
 _SMALLER = "lower model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
 
 
+class Monitor:
+    """The mean of a measure over lists; a list without a relevant document counts as 0.
+
+    The value is that of ir-measures (scores compared as float32, ties in the order of the lists), computed on padded
+    tensors where the measure is one of ours and every relevant document is a candidate; elsewhere by ir-measures.
+    """
+
+    def __init__(self, lists: Lists, measure: str) -> None:
+        self.lists, self.measure = lists, measure
+        self._evaluator: Evaluator | None = None
+        try:
+            self._exact = parse(measure)
+            known = lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists)
+        except UserError:
+            known = False
+        if known:
+            self._padded = padded_lists(lists, np.arange(len(lists)))
+        elif lists.qrels is None:
+            raise UserError(f"{lists.store}: has no qrels to compute {measure} from")
+        else:
+            self._evaluator = Evaluator(lists.qrels, measure)
+
+    def __call__(self, scores: Array) -> float:
+        """The mean for these scores, ``[T]``."""
+        if self._evaluator is not None:
+            return next(iter(self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()))
+        flat = torch.from_numpy(np.asarray(scores, dtype=np.float32)).double()
+        total = sum(
+            float(self._exact.exact(flat[batch.rows], batch.labels, batch.mask).sum()) for batch in self._padded
+        )
+        return total / max(1, len(self.lists))
+
+
+def _all_are_candidates(lists: Lists) -> bool:
+    """Whether the lists' labels hold all that their qrels judge relevant, and the qrels all of the lists."""
+    assert lists.qrels is not None
+    for i, query in enumerate(lists.query_ids):
+        labels = lists.grades[lists.offsets[i] : lists.offsets[i + 1]]
+        grades = [grade for grade in lists.qrels.get(query, {}).values() if grade > 0]
+        if query not in lists.qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
+            return False
+    return True
+
+
 def gain_of(monitor: str) -> Gain:
     """What LambdaMART takes for a gain: that of the monitor, 2^y - 1 where it has none."""
     try:
@@ -134,7 +181,7 @@ def gain_of(monitor: str) -> Gain:
     return measure.dcg if isinstance(measure, nDCG) else "exp-log2"
 
 
-def _monitor(train: Any, measure: str) -> Monitor | None:
+def _monitor(train: Lists, measure: str) -> Monitor | None:
     """The monitor on training lists; None where nothing is judged, or ir-measures is needed and there are no qrels."""
     if not train.judged.any():
         return None
@@ -144,7 +191,7 @@ def _monitor(train: Any, measure: str) -> Monitor | None:
         return None
 
 
-def _with_unequal_labels(lists: Any) -> int:
+def _with_unequal_labels(lists: Lists) -> int:
     """The number of lists that hold a pair to be ordered."""
     filled = lists.offsets[:-1][lists.lengths > 0]
     return int((np.maximum.reduceat(lists.grades, filled) > np.minimum.reduceat(lists.grades, filled)).sum())

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.lists.sampling import seed_of
 from rerank.storage.arrow import Array
-from rerank.training.padded import Padded, PaddedLists
+from rerank.training.padded import PaddedLists, padded_lists
 from rerank.training.piece import DEAD
 from rerank.training.targets import Targets, known
 
@@ -43,7 +43,7 @@ class Objective:
         self.losses = [copy.copy(term.loss) for term in targets.terms]
         for loss in self.losses:
             loss.reduction = "sum"
-        self.padded = Padded(lists, usable)
+        self.padded = padded_lists(lists, usable)
         self.lists = len(usable)
         self.taught = np.zeros(lists.size, dtype=bool)
         for batch in self.padded:
