@@ -1,17 +1,19 @@
-"""The properties of every loss: see `properties.py` for the checks and `cases.py` for the losses."""
+"""What every loss must do, whatever it computes: properties of all `cases.py`, on lists drawn by hypothesis."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from tests.losses import properties
+from rerank.losses import Loss
 from tests.losses.cases import CASES
-from tests.losses.properties import Case
+from tests.losses.properties import Case, batch, ranked_lists
 
 torch.set_num_threads(1)
 
@@ -25,56 +27,207 @@ every_defined_loss = those(lambda case: case.plain is not None)
 quick = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+def value_and_gradient(loss: Loss, scores: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
+    """The loss and the gradient of its sum."""
+    value = loss(scores, *rest, **named)
+    (gradient,) = torch.autograd.grad(value.sum(), scores)
+    return value.detach(), gradient
+
+
+def close(actual: Tensor, expected: Tensor, atol: float) -> None:
+    torch.testing.assert_close(actual, expected, atol=atol, rtol=max(atol, 1e-9))
+
+
 @every_loss
 @quick
 @given(data=st.data())
 def test_padding_changes_nothing(case: Case, data: st.DataObject) -> None:
-    properties.check_padding(case, data.draw(properties.ranked_lists(case)), data)
+    """Where pads are, what they hold and how many there are changes neither value nor gradient."""
+    lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
+    scores, labels, mask, seeds = batch(lists)
+    value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
+
+    width = scores.shape[1] + data.draw(st.integers(0, 5), label="pads")
+    junk = st.sampled_from([0.0, 1e4, -1e4, float("nan"), float("inf")])
+    other = torch.full((len(lists), width), data.draw(junk, label="score of pads"), dtype=torch.float64)
+    other_labels, other_mask = torch.full_like(other, 7.0), torch.zeros_like(other, dtype=torch.bool)
+    index = torch.zeros_like(scores, dtype=torch.int64)
+    for row, docs in enumerate(lists):
+        at = sorted(data.draw(st.permutations(range(width)))[: len(docs)])
+        index[row, : len(docs)] = torch.tensor(at)
+        other[row, at], other_labels[row, at], other_mask[row, at] = (
+            scores.detach()[row, : len(docs)],
+            labels[row, : len(docs)],
+            torch.tensor(True),
+        )
+    padded, padded_gradient = value_and_gradient(loss, other.requires_grad_(), other_labels, other_mask, seeds=seeds)
+    close(padded, value, case.atol)
+    close(padded_gradient.gather(1, index)[mask], gradient[mask], case.atol)
+    assert (padded_gradient[~other_mask] == 0).all()
 
 
 @every_loss
 @quick
 @given(data=st.data())
 def test_a_batch_is_its_lists(case: Case, data: st.DataObject) -> None:
-    properties.check_batch(case, data.draw(properties.ranked_lists(case)))
+    """A batch is its lists one by one: their mean (sum, each) over those that can teach, weighted."""
+    lists = data.draw(ranked_lists(case))
+    scores, labels, mask, seeds = batch(lists)
+    weights = torch.arange(len(lists)) / 3 + 0.5
+    each = case.make(reduction="none")
+    alone, gradients, teaches = [], torch.zeros_like(scores), []
+    for row, docs in enumerate(lists):
+        s, y, m, _ = batch([docs])
+        value, gradient = value_and_gradient(each, s, y, m, seeds=seeds[row : row + 1])
+        alone.append(value * weights[row].double())
+        gradients[row, : len(docs)] = gradient[0] * weights[row]
+        teaches.append(bool(each.learnable(y, m)))
+        assert teaches[-1] or (value == 0 and (gradient == 0).all())
+    count = max(1, sum(teaches))
+    expected = {"none": torch.cat(alone), "sum": torch.cat(alone).sum(), "mean": torch.cat(alone).sum() / count}
+    for reduction, want in expected.items():
+        loss = case.make(reduction=reduction)
+        value, gradient = value_and_gradient(loss, scores, labels, mask, weights, seeds)
+        close(value, want, case.atol)
+        close(gradient, gradients / (count if reduction == "mean" else 1), case.atol)
 
 
 @every_defined_loss
 @quick
 @given(data=st.data())
 def test_order_and_shift_change_nothing(case: Case, data: st.DataObject) -> None:
-    properties.check_symmetry(case, data.draw(properties.ranked_lists(case)), data)
+    """Documents in another order: the same value, the gradient in that order. Shifted scores: no change."""
+    lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
+    scores, labels, mask, seeds = batch(lists)
+    value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
+    order = torch.tensor([data.draw(st.permutations(range(scores.shape[1]))) for _ in lists])
+    moved, moved_gradient = value_and_gradient(
+        loss,
+        scores.detach().gather(1, order).requires_grad_(),
+        labels.gather(1, order),
+        mask.gather(1, order),
+        seeds=seeds,
+    )
+    close(moved, value, case.atol)
+    close(moved_gradient, gradient.gather(1, order), case.atol)
+    if case.shift:
+        shifted, shifted_gradient = value_and_gradient(
+            loss, (scores.detach() + 2.5).requires_grad_(), labels, mask, seeds=seeds
+        )
+        close(shifted, value, 1e-7)
+        close(shifted_gradient, gradient, 1e-7)
 
 
 @every_defined_loss
 @quick
 @given(data=st.data())
 def test_value_and_gradient_are_the_definition(case: Case, data: st.DataObject) -> None:
-    properties.check_definition(case, data.draw(properties.ranked_lists(case)))
+    """Value and gradient are those of the plain definition (where a gradient is stated, of that)."""
+    lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
+    scores, labels, mask, seeds = batch(lists)
+    value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
+    assert case.plain is not None
+    for row, docs in enumerate(lists):
+        if not loss.learnable(labels[row : row + 1], mask[row : row + 1]):
+            continue
+        s = scores.detach()[row, : len(docs)].clone().requires_grad_()
+        plain = case.plain(s, labels[row, : len(docs)])
+        close(value[row], plain.detach(), case.atol)
+        slope = torch.autograd.grad(plain, s)[0] if plain.requires_grad else torch.zeros_like(s)
+        close(gradient[row, : len(docs)], slope, case.atol)
 
 
 @those(lambda case: case.smooth)
 @quick
 @given(data=st.data())
 def test_gradient_is_the_derivative(case: Case, data: st.DataObject) -> None:
-    properties.check_finite_differences(case, data.draw(properties.ranked_lists(case, most=2, longest=4)))
+    scores, labels, mask, seeds = batch(data.draw(ranked_lists(case, most=2, longest=4)))
+    loss = case.make(reduction="mean")
+    assert torch.autograd.gradcheck(lambda s: loss(s, labels, mask, seeds=seeds), scores, atol=1e-4, rtol=1e-4)
+
+
+def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
+    """Scores, labels and mask that break careless arithmetic."""
+    wide = torch.tensor([[1e4, -1e4, 0.0, 3.0, -2.0, 1e4], [-1e4, -1e4, -1e4, -1e4, -1e4, 1e4]])
+    grades = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0], [4.0, 0.0, 1.0, 0.0, 3.0, 0.0]])
+    usual = torch.linspace(-2, 3, 12).reshape(2, 6)
+    some = torch.tensor([[True] * 4 + [False] * 2, [False] * 6])
+    return {
+        "far apart": (wide, grades, None),
+        "right and far apart": (grades * 1e4, grades, None),
+        "wrong and far apart": (-grades * 1e4, grades, None),
+        "a thousand apart": (wide / 10, grades, None),
+        "tiny": (wide * 1e-30, grades, None),
+        "as far apart as is promised": (wide * 1e8, grades, None),
+        "the smallest differences": (wide.sign() * 1e-45, grades, None),
+        "normal, with the smallest differences": (wide.sign() * 1e-45 + 1e-38, grades, None),
+        "equal": (torch.full((2, 6), 2.5), grades, None),
+        "equal and large": (torch.full((2, 6), 1e4), grades, None),
+        "one document": (torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [0.0]]), None),
+        "two documents": (torch.tensor([[1.0, 2.0]]), torch.tensor([[1.0, 0.0]]), None),
+        "no relevant": (usual, torch.zeros(2, 6), None),
+        "all relevant": (usual, torch.ones(2, 6), None),
+        "one list without": (usual, grades * torch.tensor([[1.0], [0.0]]), None),
+        "steep grades": (
+            usual,
+            torch.tensor([[0.0, 30.0, 1.0, 29.0, 0.0, 3.0], [30.0, 30.0, 0.0, 0.0, 0.0, 0.0]]),
+            None,
+        ),
+        **{
+            f"a grade of {most}": (usual, torch.tensor([[0, most, 1, most - 1, 0, 0], [most, 2, 0, 0, 0, 0]]), None)
+            for most in (63, 64, 130, 32_767)
+        },
+        "only padding in one": (usual, grades, some),
+        "only padding": (usual, grades, torch.zeros(2, 6, dtype=torch.bool)),
+        "no document": (torch.zeros(2, 0), torch.zeros(2, 0), None),
+        "no list": (torch.zeros(0, 6), torch.zeros(0, 6), None),
+        "not contiguous": (usual.T.contiguous().T, grades.T.contiguous().T, some.T.contiguous().T),
+        "integer grades": (usual, grades.long(), some),
+    }
 
 
 @every_loss
 def test_extremes_stay_finite(case: Case) -> None:
-    for name, lists in properties.extremes().items():
-        try:
-            properties.check_extreme(case, *lists)
-        except (AssertionError, RuntimeError, IndexError) as error:
-            raise AssertionError(f"lists {name!r}") from error
+    """Finite value and gradient, on the graph, of the dtype of the scores."""
+    for name, (scores, labels, mask) in extremes().items():
+        for dtype, reduction in ((torch.float32, "none"), (torch.float32, "mean"), (torch.float64, "none")):
+            leaf = scores.to(dtype).clone(memory_format=torch.preserve_format).requires_grad_()
+            seeds = torch.arange(len(scores))
+            value, gradient = value_and_gradient(case.make(reduction=reduction), leaf, labels, mask, seeds=seeds)
+            assert value.dtype == dtype and value.shape == (() if reduction == "mean" else (len(scores),)), name
+            assert value.isfinite().all(), (name, value)
+            assert gradient.isfinite().all(), (name, gradient)
 
 
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_half_precision_is_float32(case: Case, dtype: torch.dtype) -> None:
-    properties.check_precision(case, dtype)
+    """Half-precision scores, and autocast, give the loss that float32 gives on the same scores."""
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(4, 9, generator=generator).to(dtype)
+    labels = torch.randint(0, 5, (4, 9), generator=generator)
+    seeds = torch.arange(4)
+    loss = case.make()
+    value, gradient = value_and_gradient(loss, scores.float().requires_grad_(), labels, seeds=seeds)
+    half, half_gradient = value_and_gradient(loss, scores.clone().requires_grad_(), labels, seeds=seeds)
+    assert half.dtype == torch.float32 and half_gradient.dtype == dtype
+    torch.testing.assert_close(half, value, atol=0, rtol=0)
+    torch.testing.assert_close(half_gradient, gradient.to(dtype), atol=0, rtol=0)
+    leaf = scores.float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = loss(leaf, labels, seeds=seeds)
+        cast.backward()
+    torch.testing.assert_close(cast, value, atol=0, rtol=0)
+    torch.testing.assert_close(leaf.grad, gradient, atol=0, rtol=0)
 
 
 @every_loss
 def test_the_host_never_waits(case: Case) -> None:
-    properties.check_no_waiting(case)
+    """On a device the host never waits: on tensors without values, asking for one (`item`, `nonzero`) raises."""
+    scores = torch.empty(3, 8, device="meta", requires_grad=True)
+    labels, mask = torch.empty(3, 8, device="meta"), torch.empty(3, 8, device="meta", dtype=torch.bool)
+    seeds = torch.empty(3, device="meta", dtype=torch.int64)
+    loss = case.make()
+    assert loss.learnable(labels, mask).shape == (3,)
+    loss(scores, labels, mask, seeds=seeds).backward()
+    assert scores.grad is not None and scores.grad.shape == scores.shape
