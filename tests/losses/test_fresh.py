@@ -110,18 +110,6 @@ def test_balance_gives_gradients_their_norm(power: float) -> None:
     assert torch.equal(loss(scores.detach(), labels), plain(scores, labels).sum())
 
 
-def test_options_are_refused_where_they_mean_nothing() -> None:
-    with pytest.raises(ValueError, match="balance"):
-        DirectMetric("nDCG", SmoothI(), balance=-1)
-
-
-def test_an_option_that_is_not_used_is_not_in_the_identity() -> None:
-    from rerank.storage.identity import identify
-
-    found = identify(DirectMetric("nDCG", SmoothI()))
-    assert "balance" not in found
-
-
 @pytest.mark.parametrize("name", ["nDCG", "nDCG@10"])
 def test_ids_of_before_the_papers_formulas_were_the_defaults(name: str) -> None:
     """What was kept then had null for what is now "spread", and half a rank at a cut-off without a word."""
@@ -134,7 +122,7 @@ def test_ids_of_before_the_papers_formulas_were_the_defaults(name: str) -> None:
         (FastSoftSort("spread"), "strength"),
     ):
         found = identify(DirectMetric(name, ours))
-        assert key not in found["relaxation"] and "cutoff" not in found
+        assert key not in found["relaxation"] and "cutoff" not in found and "balance" not in found
     halved, qin = (identify(DirectMetric(name, Approx(half_rank=half))) for half in (True, False))
     assert halved["relaxation"] == qin["relaxation"] and halved["relaxation"].keys() == {"class", "revision", "alpha"}
     assert "cutoff" not in halved and ("cutoff" in qin) == (name == "nDCG@10")

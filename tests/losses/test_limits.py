@@ -1,4 +1,4 @@
-"""4. In the limit every cell of the grid is the exact measure, by an evaluator that is not ours."""
+"""In the limit every cell of the grid is the exact measure, by an evaluator that is not ours."""
 
 from __future__ import annotations
 

@@ -9,13 +9,12 @@ import subprocess
 import sys
 
 import ir_measures
-import jsonargparse
 import pytest
 
 import rerank.losses
 from rerank.commands.catalogue import losses as listing
 from rerank.errors import UserError
-from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, PairwiseHinge, RankNet, load_all
+from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, RankNet, load_all
 from rerank.measures import nDCG
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from rerank.relaxations import load_all as load_relaxations
@@ -49,23 +48,14 @@ def test_every_name_is_a_loss_that_constructs_without_arguments() -> None:
         rerank.losses.NoSuchLoss  # noqa: B018
 
 
-def test_configs_use_short_names() -> None:
-    load_all()
-    parser = jsonargparse.ArgumentParser(exit_on_error=False)
-    parser.add_argument("--loss", type=Loss)
-    hinge = parser.instantiate_classes(parser.parse_args(["--loss=PairwiseHinge", "--loss.margin=2.5"])).loss
-    assert isinstance(hinge, PairwiseHinge) and hinge.margin == 2.5
-    given = ["--loss=DirectMetric", "--loss.measure=nDCG@10", "--loss.relaxation=SmoothI", "--loss.relaxation.alpha=3"]
-    direct = parser.instantiate_classes(parser.parse_args(given)).loss
-    assert str(direct.measure) == "nDCG@10"
-    assert isinstance(direct.relaxation, SmoothI) and direct.relaxation.alpha == 3
-
-
 def test_every_loss_is_printed_with_parameters_and_paper() -> None:
     for name in (*load_all(), "Terms", "Term", "Ramp", "MinMax", "ReciprocalRank"):
         assert listing(name).startswith(f"{name}(")
     assert listing("ListAP").startswith("ListAP(bins=25, rel=1)") and "ICCV" in listing("ListAP")
     assert "alpha=1, delta=0.1" in listing("SmoothINDCG") and "Thonet" in listing("SmoothINDCG")
+    assert "    alpha: inverse temperature; exact as it grows." in listing("SmoothINDCG")
+    with pytest.raises(UserError, match=r"no loss 'WasRank' \(did you mean 'WassRank'\?\)"):
+        listing("WasRank")
     assert max(map(len, listing().splitlines())) <= 110
 
 
@@ -88,19 +78,14 @@ def again(thing: object) -> object:
     return eval(repr(thing), {**load_all(), **load_relaxations()})
 
 
-def test_what_a_loss_prints_makes_it_again() -> None:
-    examples = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
+def test_what_a_loss_or_relaxation_prints_makes_it_again() -> None:
+    examples: list[object] = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
     examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0)]
     examples += [DirectMetric("AP(rel=2)@7", relaxation) for relaxation in RELAXATIONS]
     examples += [DirectMetric("nDCG", SmoothI(), "documents", "none")]
-    for loss in examples:
-        assert described(again(loss)) == described(loss), loss
+    for made in [*examples, *RELAXATIONS, *(kind() for kind in load_relaxations().values())]:
+        assert described(again(made)) == described(made), made
     assert repr(DirectMetric("nDCG@10", SmoothI(3))) == "DirectMetric('nDCG@10', SmoothI(alpha=3))"
-
-
-def test_what_a_relaxation_prints_makes_it_again() -> None:
-    for relaxation in [*RELAXATIONS, *(kind() for kind in load_relaxations().values())]:
-        assert described(again(relaxation)) == described(relaxation), relaxation
     assert repr(NeuralSort(0.5, transposed=True)) == "NeuralSort(tau=0.5, transposed=True)"
 
 
@@ -123,12 +108,3 @@ def test_a_copy_is_described_as_what_it_is_a_copy_of() -> None:
     loss = DirectMetric("AP", SmoothI(alpha=3))
     for twin in (copy.copy(loss), copy.deepcopy(loss), pickle.loads(pickle.dumps(loss))):
         assert described(twin) == described(loss) and repr(twin) == repr(loss)
-
-
-def test_one_loss_in_full() -> None:
-    assert listing("WassRank").startswith("WassRank(gain_base=4, ")
-    assert "Yu et al." in listing("WassRank")
-    assert "alpha" in listing("SmoothI")
-    assert "    alpha: inverse temperature; exact as it grows." in listing("SmoothINDCG")
-    with pytest.raises(UserError, match=r"no loss 'WasRank' \(did you mean 'WassRank'\?\)"):
-        listing("WasRank")

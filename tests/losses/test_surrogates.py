@@ -1,4 +1,4 @@
-"""8. Surrogates on lists small enough to be worked out by hand, and where they lead in the limit."""
+"""Surrogates on lists small enough to be worked out by hand, and where they lead in the limit."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ def of(loss: Loss, scores: list[float], labels: list[float], seed: int = 0) -> f
     return float(loss(torch.tensor([scores]).double(), torch.tensor([labels]), seeds=torch.tensor([seed])))
 
 
-def test_softmax_cross_entropy_is_torch_s_for_one_relevant_document() -> None:
-    generator = torch.Generator().manual_seed(0)
-    scores, relevant = torch.randn(5, 8, generator=generator).double(), torch.tensor([3, 0, 7, 1, 3])
-    labels = torch.nn.functional.one_hot(relevant, 8)
-    expected = torch.nn.functional.cross_entropy(scores, relevant)
-    torch.testing.assert_close(SoftmaxCE()(scores, labels), expected)
-    torch.testing.assert_close(SoftmaxCE(negatives_only=True)(scores, labels), expected)
-
-
 def test_listmle_draws_the_order_of_ties_from_the_seed() -> None:
     scores = [math.log(3), math.log(2), 0]  # the first two share a label: 3/6 · 2/3 or 2/6 · 3/4
     orders = {round(-math.log(3 / 6 * 2 / 3), 6), round(-math.log(2 / 6 * 3 / 4), 6)}
@@ -57,13 +48,11 @@ def test_listmle_draws_the_order_of_ties_from_the_seed() -> None:
 
 
 def test_listap_is_average_precision_where_every_document_has_its_bin() -> None:
+    """And, of equal scores, the share of relevant documents."""
+    assert of(ListAP(), [5, 5, 5, 5], [1, 0, 0, 0]) == pytest.approx(1 - 1 / 4)
     assert of(ListAP(bins=4), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - (1 + 2 / 3) / 2)
     assert of(ListAP(bins=4), [3, 2, 1, 0], [0, 0, 0, 1]) == pytest.approx(1 - 1 / 4)
     assert of(ListAP(bins=4, rel=2), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - 1 / 3)
-
-
-def test_listap_of_equal_scores_is_the_share_of_relevant_documents() -> None:
-    assert of(ListAP(), [5, 5, 5, 5], [1, 0, 0, 0]) == pytest.approx(1 - 1 / 4)
 
 
 def test_wassrank_of_two_documents_solves_a_quadratic_equation() -> None:
@@ -145,6 +134,10 @@ def test_losses_that_torch_has_are_torch_s() -> None:
     torch.testing.assert_close(BCE(prior=0.01)(scores, relevant), shifted)
     kl = torch.nn.KLDivLoss(reduction="batchmean")((scores / 3).log_softmax(1), (values / 3).softmax(1)) * 9
     torch.testing.assert_close(KLDivergence(temperature=3)(scores, values), kl)
+    first = torch.zeros(3, 7).index_fill_(1, torch.tensor([2]), 1)  # one relevant document
+    for negatives_only in (False, True):
+        entropy = torch.nn.functional.cross_entropy(scores, torch.full((3,), 2))
+        torch.testing.assert_close(SoftmaxCE(negatives_only)(scores, first), entropy)
     margins = torch.nn.MSELoss()(scores[:, 0] - scores[:, 1], values[:, 0] - values[:, 1])
     torch.testing.assert_close(MarginMSE()(scores[:, :2], values[:, :2]), margins)
 

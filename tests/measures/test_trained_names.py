@@ -28,12 +28,6 @@ def test_names_are_those_of_ir_measures(name: str) -> None:
     assert parse(str(parse(name))) == parse(name)
 
 
-@pytest.mark.parametrize("name", ["nERR", "nERR@10", "nERR(max_rel=4)", "nERR(max_rel=4)@10", "P"])
-def test_names_of_our_own(name: str) -> None:
-    assert str(parse(name)) == name
-    assert parse(parse(name)) == parse(name)
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SoftSort
+from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort
 from rerank.relaxations.isotonic import (
     antitonic_kl,
     antitonic_l2,
@@ -170,6 +171,7 @@ def test_stochastic_draws_belong_to_the_list() -> None:
         (FastSoftSort, {"regularization": "l1"}),
         (FastSoftSort, {"beta": 0}),
         (FastSoftSort, {"strength": "spread", "beta": 5.0}),
+        *((SmoothI, given) for given in ({"alpha": 0}, {"alpha": math.nan}, {"delta": 1}, {"delta": -0.1})),
     ],
 )
 def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, object]) -> None:
