@@ -1,32 +1,57 @@
-"""What tests of training compare: gradients of one batch, and what runs leave."""
+"""What tests of training compare: gradients of one batch, what two processes give, and what runs leave."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
+from torch.multiprocessing.spawn import start_processes
 
 from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
-from rerank.training.batches import Batches
+from rerank.training.batches import Batches, ListSample
 from rerank.training.step import Gradients, MemoryLimits
 
 
+def whole_batch(lists: Lists) -> list[ListSample]:
+    """All lists, those without relevant documents included, as one batch."""
+    return next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+
+
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
-    """The gradient of one batch of all lists, those without relevant documents included."""
+    """The gradient of one batch of all lists."""
     limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
     model.zero_grad(set_to_none=True)
     model.train()
     torch.manual_seed(1)
     accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    value = accumulator.accumulate(batch, 1).loss
+    value = accumulator.accumulate(whole_batch(lists), 1).loss
     return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def by_two(folder: Path, work: Callable[[int], Any]) -> list[Any]:
+    """What ``work(process)`` gives, or what it says where it fails, in each of two processes that meet."""
+    start_processes(_meet, (folder, work), nprocs=2, start_method="fork")
+    return [torch.load(folder / f"done-{process}") for process in range(2)]
+
+
+def _meet(process: int, folder: Path, work: Callable[[int], Any]) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+    try:
+        done = work(process)
+    except Exception as error:
+        done = f"{type(error).__name__}: {error}"
+    torch.save(done, folder / f"done-{process}")
+    dist.barrier()  # they are still in step: no message waits
+    dist.destroy_process_group()
 
 
 def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:

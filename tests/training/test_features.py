@@ -22,7 +22,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.lists.sampling import Full, seed_of
+from rerank.lists.sampling import seed_of
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
@@ -31,7 +31,6 @@ from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
-from rerank.training.batches import Batches
 from rerank.training.configuration import configured
 from rerank.training.piece import ELEMENTS, alike
 from rerank.training.step import Gradients, MemoryLimits
@@ -39,7 +38,7 @@ from rerank.training.validation import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
-from tests.training.helpers import assert_near, assert_same, metrics, weights
+from tests.training.helpers import assert_near, assert_same, metrics, weights, whole_batch
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -77,8 +76,7 @@ def test_cutting_a_batch_changes_nothing(
         monkeypatch.setattr("rerank.training.piece.ELEMENTS", elements)
         model.zero_grad(set_to_none=True)
         step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(budget), micro)
-        batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-        value, documents, *_ = step.accumulate(batch, 1)
+        value, documents, *_ = step.accumulate(whole_batch(lists), 1)
         assert 0 < documents <= lists.size
         return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

@@ -5,26 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.lists.sampling import Full
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.training.batches import Batches
 from rerank.training.step import Gradients, MemoryLimits, Step
 from tests.builders import make_model
+from tests.training.helpers import whole_batch
 
 
 def taken(folder: Path, lists: Lists, precision: str, **options: Any) -> tuple[Step, torch.Tensor, Gradients]:
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
     gradients = Gradients(model, model.inputs(lists), lists, ListNet(), precision, MemoryLimits(300, **options))  # type: ignore[arg-type]
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     torch.manual_seed(0)
-    done = gradients.accumulate(batch, 1)
+    done = gradients.accumulate(whole_batch(lists), 1)
     return done, torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]), gradients
 
 
@@ -46,6 +43,5 @@ def test_a_gradient_that_is_infinite_without_a_scale_stops(lists: Lists, tmp_pat
     model = CrossEncoder(str(folder), query_length=8, document_length=24).train()
     next(model.parameters()).register_hook(lambda gradient: gradient / 0)
     gradients = Gradients(model, model.inputs(lists), lists, ListNet(), "fp16", MemoryLimits(300, loss_scale=2.0))  # type: ignore[arg-type]
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), 4, None, seed=0).epoch(0))
     with pytest.raises(UserError, match="not finite at step 7"):
-        gradients.accumulate(batch, 7)
+        gradients.accumulate(whole_batch(lists), 7)

@@ -15,9 +15,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
-from torch.multiprocessing.spawn import start_processes
 
 from rerank import stops
 from rerank.collections import open_collection
@@ -38,7 +36,7 @@ from rerank.training.batches import Batches
 from rerank.training.budget import graph_bytes, tokens_that_fit
 from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import make_model, random_run, write_collection, write_features
-from tests.training.helpers import assert_equal, gradients
+from tests.training.helpers import assert_equal, by_two, gradients
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -263,32 +261,17 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     assert free is not None and 0 < free < 1.2 * available
 
 
-def _share(process: int, folder: Path, model: CrossEncoder, lists: Lists) -> None:
-    """What one of two processes does."""
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
-    found = gradients(model, lists, LOSS, gradient="cached", token_budget=300, process=process, processes=2)
-    torch.save(found, folder / f"cached-{process}")
-    dist.destroy_process_group()
-
-
 def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp_path: Path) -> None:
     """They have different numbers of lists, documents and chunks; both end with the gradient that one process gets."""
     whole = gradients(model, lists, LOSS)
-    start_processes(_share, (tmp_path, model, lists), nprocs=2, start_method="fork")
-    for process in range(2):
-        value, found = torch.load(tmp_path / f"cached-{process}")
+    options = {"gradient": "cached", "token_budget": 300, "processes": 2}
+    for value, found in by_two(tmp_path, lambda process: gradients(model, lists, LOSS, process=process, **options)):
         assert value == pytest.approx(whole[0], rel=1e-5)
         assert_equal(found, whole[1])
 
 
-def _share_unused(process: int, folder: Path, lists: Lists) -> None:
-    """Three steps of one of two processes, of a network with a parameter that no score depends on."""
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'unused'}", rank=process, world_size=2)
-    torch.save(_unused_after(lists, process, 2), folder / f"unused-{process}")
-    dist.destroy_process_group()
-
-
 def _unused_after(lists: Lists, process: int = 0, processes: int = 1) -> dict[str, Tensor]:
+    """Three steps of a network with a parameter that no score depends on."""
     torch.manual_seed(0)
     model = MLP(hidden=[4])
     model.prepare(lists, 42)
@@ -309,35 +292,30 @@ def test_what_no_score_depends_on_does_not_decay_in_two_processes_either(tmp_pat
     lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
     alone = _unused_after(lists)
     assert alone["unused"].tolist() == [1, 1, 1]
-    start_processes(_share_unused, (tmp_path, lists), nprocs=2, start_method="fork")
-    for process in range(2):
-        found = torch.load(tmp_path / f"unused-{process}")
+    for found in by_two(tmp_path, lambda process: _unused_after(lists, process, 2)):
         for name, value in alone.items():
             if not name.endswith("layers.2.bias"):  # no gradient but rounding, of which Adam makes whole steps
                 torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-4, msg=name)
         assert found["unused"].tolist() == [1, 1, 1]
 
 
-def _stop_one(process: int, folder: Path, lists: Lists, model: MLP) -> None:
-    """A signal comes to the second of two processes before they score."""
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'stop'}", rank=process, world_size=2)
-    try:
-        with stops.finishing():
-            if process == 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-            score_shared(model, lists, precision="fp32", budget=None)
-    except stops.Stopped as stop:
-        (folder / f"stopped-{process}").write_text(str(stop.number))
-    dist.destroy_process_group()
-
-
 def test_processes_stop_scoring_together(tmp_path: Path) -> None:
-    """The one that got no signal would wait for the other's scores for ever."""
+    """A signal comes to one before they score: the other would wait for its scores for ever."""
     lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
     model = MLP(hidden=[4])
     model.prepare(lists, 42)
-    start_processes(_stop_one, (tmp_path, lists, model), nprocs=2, start_method="fork")
-    assert [(tmp_path / f"stopped-{process}").read_text() for process in range(2)] == ["15", "15"]
+
+    def stopped(process: int) -> int | None:
+        try:
+            with stops.finishing():
+                if process == 1:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                score_shared(model, lists, precision="fp32", budget=None)
+        except stops.Stopped as stop:
+            return stop.number
+        return None
+
+    assert by_two(tmp_path, stopped) == [15, 15]
 
 
 FAULTS = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from rerank.errors import UserError
 from rerank.scoring.together import check_gpus
 from rerank.training.launch import agree, check_launcher, launched
 from rerank.training.step import MemoryLimits
-from tests.forked import fork
+from tests.training.helpers import by_two
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,34 +72,18 @@ def test_errors_are_told_as_what_they_are(tmp_path: Path, monkeypatch: pytest.Mo
     AcceleratorState._reset_state(True)
 
 
-def agreed(rank: int, port: int, limits: MemoryLimits, file: Path) -> None:
-    address = f"tcp://127.0.0.1:{port}"
-    torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    agree(limits, torch.device("cpu"))
-    file.write_text(f"{limits.token_budget} {limits.full_tokens}")
-
-
 @pytest.mark.parametrize(
     ("limits", "least"),
     [
-        ((MemoryLimits(4096, 900), MemoryLimits(2048, None)), "2048 900"),
-        ((MemoryLimits(1024, None), MemoryLimits(2048, None)), "1024 None"),
+        ((MemoryLimits(4096, 900), MemoryLimits(2048, None)), (2048, 900)),
+        ((MemoryLimits(1024, None), MemoryLimits(2048, None)), (1024, None)),
     ],
 )
 def test_processes_keep_to_the_least_of_their_limits(
-    limits: tuple[MemoryLimits, MemoryLimits], least: str, tmp_path: Path
+    limits: tuple[MemoryLimits, MemoryLimits], least: tuple[int, int | None], tmp_path: Path
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    files = [tmp_path / str(rank) for rank in (0, 1)]
-    processes = [fork(agreed, rank, port, limits[rank], files[rank]) for rank in (0, 1)]
-    for process in processes:
-        process.join(300)
-    assert [file.read_text() for file in files] == [least, least]
+    def agreed(process: int) -> tuple[int, int | None]:
+        agree(limits[process], torch.device("cpu"))
+        return limits[process].token_budget, limits[process].full_tokens
 
-
-def test_one_process_has_its_own_limits() -> None:
-    limits = MemoryLimits(4096, None)
-    agree(limits, torch.device("cpu"))
-    assert (limits.token_budget, limits.full_tokens) == (4096, None)
+    assert by_two(tmp_path, agreed) == [least, least]

@@ -13,13 +13,11 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.multiprocessing.spawn import start_processes
 
 from rerank import losses
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists import Lists
-from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
 from rerank.models.vectors.mlp import MLP
@@ -27,13 +25,13 @@ from rerank.scoring.parts import Parts
 from rerank.scoring.run import write_reranked
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
-from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
 from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features
 from tests.forked import fork
+from tests.training.helpers import by_two, whole_batch
 
 REFUSED = r"is not finite at step 3, queries \S+, .*scores from .* to .*; lower optimization\.encoder_lr and head_lr"
 
@@ -51,8 +49,7 @@ def network(lists: Lists, kind: Callable[..., MLP] = MLP) -> MLP:
 
 def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> tuple[Gradients, Any]:
     gradients = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(300), **options)
-    groups = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    return gradients, partial(gradients.accumulate, groups, 3)
+    return gradients, partial(gradients.accumulate, whole_batch(lists), 3)
 
 
 @pytest.mark.parametrize("name", sorted(losses.load_all()))
@@ -181,28 +178,20 @@ class Failing(MLP):
         return super().score(batch)
 
 
-def _both(process: int, folder: Path, lists: Lists, how: str, do: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
-    model = network(lists, Failing)
-    model.how = how if process else ""
-    try:
-        if do == "step":
-            step(model, lists, losses.ListNet(), process=process, processes=2)[1]()
-        else:
-            score_shared(model, lists, precision="fp32", budget=None)
-    except Exception as error:
-        (folder / f"said-{process}").write_text(f"{type(error).__name__}: {error}")
-    dist.barrier()  # they are still in step: no message waits
-    dist.destroy_process_group()
-
-
 @pytest.mark.parametrize("do", ["step", "scores"])
 @pytest.mark.parametrize(
     ("how", "said"), [("nan", "finite"), ("memory", "out of memory"), ("bug", "process 1: AssertionError")]
 )
 def test_where_one_process_fails_both_end(how: str, said: str, do: str, lists: Lists, tmp_path: Path) -> None:
-    start_processes(_both, (tmp_path, lists, how, do), nprocs=2, start_method="fork")
-    first, second = ((tmp_path / f"said-{process}").read_text() for process in range(2))
+    def work(process: int) -> None:
+        model = network(lists, Failing)
+        model.how = how if process else ""
+        if do == "step":
+            step(model, lists, losses.ListNet(), process=process, processes=2)[1]()
+        else:
+            score_shared(model, lists, precision="fp32", budget=None)
+
+    first, second = by_two(tmp_path, work)
     assert first.startswith("UserError: ") and said in first
     assert second == ("AssertionError: " if how == "bug" else first)
 

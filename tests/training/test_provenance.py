@@ -16,7 +16,7 @@ import torch
 from rerank.storage.hashes import read_sealed
 from rerank.training.launch import flat_settings
 from rerank.training.provenance import packages, revision
-from tests.builders import make_lists, train, write_folds
+from tests.builders import make_lists, train
 
 
 def run(folder: Path, tiny_model: Path, *extra: str) -> Path:
@@ -67,19 +67,6 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     train([f"--config={folder / 'config.yaml'}", f"--output={other}", "--seed=8", "--epochs=1"])
     assert starts(other)[0]["id"] != only["id"]
     assert starts(other)[0]["data"]["train"]["texts"] != train_data["texts"], "the seed keeps others back"
-
-
-def test_trees_and_feature_networks_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("lightgbm")
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    made = write_folds(tmp_path / "made")
-    data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5"]
-    train([*data, "--model=LightGBM", "--model.trees=2", f"--output={tmp_path / 'trees'}"])
-    train([*data, "--model=MLP", "--model.hidden=[4]", "--loss=ListNet", f"--output={tmp_path / 'mlp'}"])
-    (trees,), (network,) = starts(tmp_path / "trees"), starts(tmp_path / "mlp")
-    assert trees["data"] == network["data"]
-    assert set(trees["data"]) == {"train", "validation", "test"}
-    assert trees["packages"]["lightgbm"] == version("lightgbm")
 
 
 def test_revision_is_that_of_git(tmp_path: Path) -> None:

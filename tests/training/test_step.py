@@ -16,7 +16,7 @@ from rerank.training.batches import Batches, pad
 from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
 from tests.builders import make_lists
-from tests.training.helpers import gradients
+from tests.training.helpers import gradients, whole_batch
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_the_gradient_of_embeddings_is_dense_and_that_of_a_whole_pass(tmp_path: 
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     module = model.network.get_input_embeddings()
     embeddings = module.weight
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
+    batch = whole_batch(lists)
     seen: list[bool] = []
     hook = embeddings.register_hook(lambda gradient: seen.append(gradient.is_sparse))
     loss = ListNet(reduction="sum")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +29,6 @@ from rerank.losses import (
     MinMax,
     PairwiseHinge,
     Ramp,
-    RankNet,
-    ReciprocalRank,
     SmoothINDCG,
     Term,
     Terms,
@@ -43,7 +40,7 @@ from rerank.relaxations import Approx
 from rerank.retrieval import Scored
 from rerank.settings.described import described
 from rerank.storage.identity import identify
-from rerank.training.batches import Batches, pad
+from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
@@ -53,6 +50,7 @@ from rerank.training.targets import Targets
 from rerank.training.trees.objective import Objective
 from tests.builders import make_lists
 from tests.forked import together
+from tests.training.helpers import whole_batch
 
 
 @pytest.fixture
@@ -91,8 +89,7 @@ def gradient(lists: Lists, criterion: Criterion, share: float = 0.0) -> tuple[fl
     model = MLP(hidden=[4], columns=["x", "y"], input_norm=False)
     model.prepare(lists, 42)
     step = Gradients(model, model.inputs(lists), lists, criterion, "fp32", MemoryLimits(10**6))
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    value = step.accumulate(batch, 1, share).loss
+    value = step.accumulate(whole_batch(lists), 1, share).loss
     return value, {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
 
@@ -168,20 +165,6 @@ def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
     assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
 
 
-def test_a_resumed_sum_has_the_weights_of_its_step(lists: Lists, tmp_path: Path) -> None:
-    loss = Terms([Term(MarginMSE(), "teacher", Ramp(1, 0)), Term(ListNet(), weight=Ramp(0, 1))])
-    runs = [tmp_path / "alone", tmp_path / "resumed"]
-    whole = fit(config(tmp_path, loss), runs[0])
-    shutil.copytree(*runs)
-    checkpoints = [sorted((run / "checkpoints").iterdir())[-1] for run in runs]
-    shutil.rmtree(checkpoints[1])
-    (runs[1] / "measures.json").unlink()
-    again = fit(config(tmp_path, loss), runs[1])
-    expected, found = (load_file(folder / "model.safetensors") for folder in checkpoints)
-    assert {*expected} == {*found} and all(torch.equal(expected[name], found[name]) for name in expected)
-    assert [line.get("loss") for line in logged(again)] == [line.get("loss") for line in logged(whole)]
-
-
 def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
     splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
     plain, read = data_identity(splits, ["x"]), data_identity(splits, ["x"], ["teacher"])
@@ -210,18 +193,6 @@ def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
         assert len(list((tmp_path / "out").glob("cells/**/measures.json"))) == count
         lists.store.column_path("teacher").unlink()
         Lists.open(lists.store.folder).store.add_column("teacher", np.arange(lists.size, dtype=np.float32))
-
-
-def test_a_teacher_is_learned_without_judgments(lists: Lists, tmp_path: Path) -> None:
-    """The scores come to follow the teacher; nothing is validated where nothing is judged."""
-    frame = lists.to_dataframe().drop(columns="grade")
-    frame["teacher"] = frame["x/a"]
-    alone = Lists.from_dataframe(frame)
-    assert alone.qrels is None or not any(alone.qrels.values())
-    loss = Terms([Term(RankNet(), "teacher"), Term(KLDivergence(), "teacher"), Term(BCE())])
-    targets = Targets(alone, loss)
-    assert len(Targets(alone, loss).usable()) > 5
-    assert np.isnan(targets.flat[2]).all(), "nobody judged, so grades teach nothing, not even that all are bad"
 
 
 def without_judgments(folder: Path) -> Lists:
@@ -358,31 +329,14 @@ def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
         (slope,) = torch.autograd.grad(loss(leaf, torch.from_numpy(lists.grades[part].astype(np.int64))[None]), leaf)
         expected += bool(slope.abs().max() <= 1e-7)
     assert 0 < expected < len(usable)
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     for size in (None, 1, 4):
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(10**6), size).accumulate(
-            batch, 1
-        )
-        assert (step.dead, step.lists) == (expected, len(usable))
-
-
-def test_trees_learn_from_columns_too(lists: Lists) -> None:
-    """Gradients of a sum, and none for candidates without a value."""
-    terms = Terms([Term(MarginMSE(), "teacher", 0.5), Term(ListNet(), "teacher", 2.0, ReciprocalRank())])
-    targets = Targets(lists, terms)
-    objective = Objective(targets, targets.usable(), 0)
-    scores = np.random.default_rng(0).normal(size=lists.size).astype(np.float32)
-    both, _ = objective.gradient(scores)
-    parts = []
-    for term in terms.terms:
-        alone = Targets(lists, Terms([term]))
-        parts.append(Objective(alone, targets.usable(), 0).gradient(scores)[0])
-    np.testing.assert_allclose(both, parts[0] + parts[1], atol=1e-6)
-    assert (both[np.isnan(lists.column("teacher"))] == 0).all()
+        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(10**6), size)
+        done = step.accumulate(whole_batch(lists), 1)
+        assert (done.dead, done.lists) == (expected, len(usable))
 
 
 def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> None:
-    """By its mean over its own lists; here two of all that something can be learned from."""
+    """By its mean over its own lists, here two of all; candidates without a value have no gradient of it."""
     rare = np.full(lists.size, np.nan, dtype=np.float32)
     rare[: lists.offsets[2]] = np.random.default_rng(2).normal(size=int(lists.offsets[2]))
     lists.store.add_column("rare", rare)
