@@ -21,8 +21,8 @@ class Term:
 
     >>> from rerank.losses import MinMax, SmoothINDCG
     >>> term = Term(SmoothINDCG(), target="clicks", weight=0.5, scaling=MinMax())
-    >>> term.columns, term.weight_at(0.9)
-    (('clicks',), 0.5)
+    >>> term.target, term.weight_at(0.9)
+    ('clicks', 0.5)
 
     Attributes:
         loss: the loss.
@@ -51,10 +51,6 @@ class Term:
         """The weight after this share of the training's steps."""
         return self.weight(share) if isinstance(self.weight, Schedule) else self.weight
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return () if self.target == GRADES else (self.target,)
-
 
 class Terms(Criterion):
     r"""A sum of losses.
@@ -82,7 +78,7 @@ class Terms(Criterion):
 
     @property
     def columns(self) -> list[str]:
-        return list(dict.fromkeys(name for term in self.terms for name in term.columns))
+        return list(dict.fromkeys(term.target for term in self.terms if term.target != GRADES))
 
 
 def terms_of(criterion: Criterion) -> Sequence[Term]:

@@ -58,7 +58,7 @@ class Chunked:
         budget: int,
         precision: Precision,
         device: torch.device,
-        scored: Callable[[int], None] = lambda count: None,
+        scored: Callable[[int], object] | None = None,
     ) -> None:
         self.model, self.inputs, self.precision, self.device = model, inputs, precision, device
         self._scored = scored
@@ -75,7 +75,8 @@ class Chunked:
     def score(self, batch: dict[str, Tensor]) -> Tensor:
         with autocast(self.precision, self.device):
             scores = self.model.score(batch)
-        self._scored(len(scores))
+        if self._scored is not None:
+            self._scored(len(scores))
         return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:

@@ -110,6 +110,7 @@ class Gradients:
             loss.reduction = "sum"
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
         self._device = self._parameters[0].device
+        self._is_scaled = self.precision == "fp16"
         self._logged_modes: set[Mode] = set()
         self._pieces: list[PieceLoss] = []
 
@@ -182,7 +183,12 @@ class Gradients:
         for groups, tokens in self._micro_batches(mine):
             self._piece = piece = PieceLoss(groups, tokens, terms, self.targets, self._device, scale)
             mode = self._mode(tokens)
-            piece.chunked = self._chunked(piece, mode, documents, moved)
+            passes = documents * (1 if mode == "full" else 2)  # without all graphs nearly all chunks are scored twice
+            scored = None if moved is None else lambda count, passes=passes: moved(count / passes)
+            rows, budget = self._rows(groups), self.limits.token_budget
+            piece.chunked = Chunked(
+                self.model, self.inputs, rows, piece.starts, budget, self.precision, self._device, scored
+            )
             yield piece, mode
 
     def _micro_batches(self, groups: list[ListSample]) -> Iterator[tuple[list[ListSample], int]]:
@@ -209,16 +215,6 @@ class Gradients:
     def _rows(self, groups: list[ListSample]) -> Array:
         starts, offsets = self.lists.starts, self.lists.offsets
         return np.concatenate([group.rows + (starts[group.query] - offsets[group.query]) for group in groups])
-
-    def _chunked(
-        self, piece: PieceLoss, mode: Mode, documents: int, moved: Callable[[float], object] | None
-    ) -> Chunked:
-        def scored(count: int) -> None:  # without the graph of all chunks, nearly all of them are scored twice
-            if moved is not None:
-                moved(count / documents / (1 if mode == "full" else 2))
-
-        rows, budget = self._rows(piece.groups), self.limits.token_budget
-        return Chunked(self.model, self.inputs, rows, piece.starts, budget, self.precision, self._device, scored)
 
     def _mode(self, tokens: int) -> Mode:
         """How the gradient of a micro-batch of so many tokens is taken; what ``auto`` picks is logged once."""
@@ -288,8 +284,8 @@ class Gradients:
     def _all_reduce(self, message: Tensor) -> Tensor:
         """Sum over the processes, leave the gradient in the parameters, and give the values.
 
-        With several processes every parameter has a gradient, of zeros where none reached it, until
-        :meth:`_without_unreached` takes these away; which they are stands behind the values.
+        With several processes every parameter has a gradient, of zeros where none reached it, until :meth:`_finish`
+        takes these away; which they are stands behind the values.
         """
         if self.processes == 1:
             return message
@@ -300,12 +296,6 @@ class Gradients:
             if parameter.grad is not None:
                 parameter.grad.copy_(total.view_as(parameter))
         return values
-
-    def _without_unreached(self, reached: list[float]) -> None:
-        """Leave parameters without a gradient that got none in any process: their optimizer would let them decay."""
-        for parameter, by in zip(self._parameters, reached, strict=True):
-            if not by:
-                parameter.grad = None
 
     def _numbers(self) -> Tensor:
         """Of each piece how far second scores were off, its loss, its lowest and its highest score, ``[4, P]``."""
@@ -329,10 +319,13 @@ class Gradients:
         norm, *others = values.tolist()
         pieces = 4 * len(self._pieces)
         loss, scored, dead, stop, *reached = others[pieces:]
-        if self.processes > 1:
-            self._without_unreached(reached)
+        for parameter, by in zip(self._parameters, reached, strict=self.processes > 1):
+            if not by:  # in no process: the optimizer would let it decay
+                parameter.grad = None
         if np.isfinite(loss) and not np.isfinite(norm) and self._is_scaled and self.limits.loss_scale > 1:
-            self._overflown(step)
+            scale = self.limits.loss_scale = self.limits.loss_scale / 2
+            self.limits.since_overflow = 0
+            log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, scale)
             return None
         if not np.isfinite([loss, norm]).all():
             numbers = np.reshape(others[:pieces], (4, len(self._pieces)))
@@ -359,14 +352,6 @@ class Gradients:
         if (wrong := ~np.isfinite(numbers[1:]).all(axis=0)).any():
             what = "the loss" if np.isfinite(numbers[2:, wrong]).all() else "a score"
             raise self._not_finite(what, step, np.flatnonzero(wrong), numbers)
-
-    @property
-    def _is_scaled(self) -> bool:
-        return self.precision == "fp16"
-
-    def _overflown(self, step: int) -> None:
-        self.limits.loss_scale, self.limits.since_overflow = self.limits.loss_scale / 2, 0
-        log.info("step %d: the gradient is too large for fp16; loss scale %g from now on", step, self.limits.loss_scale)
 
     def _forget(self) -> None:
         for parameter in self._parameters:

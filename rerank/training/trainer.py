@@ -18,7 +18,6 @@ from rerank.kernels.precision import resolve
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.losses.base import Criterion
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import tqdm
@@ -55,7 +54,11 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
         self.config, self.splits, self.folder = config, splits, folder
-        self.model, self.loss = network_and_loss(config)
+        if config.loss is None:
+            raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
+        if not isinstance(config.model, Scorer):
+            raise UserError(f"model: {type(config.model).__name__} is not a network")
+        self.model, self.loss = config.model, config.loss
         self.validation = Validation(config, splits, self.model, self.loss, self._scores, self._say)
         self.monitor = self.validation.monitor
         for lists in (splits.train, splits.validation, splits.test if config.test else None):
@@ -75,7 +78,9 @@ class Trainer:
         self._launch()
         if (ways := self.model.settle(self.precision, config.kernels)) is not None:
             self._say("kernels: %s", ways)
-        self._set_arithmetic()
+        if self.accelerator.device.type == "cpu":
+            keep_freed()
+        DETERMINISTIC.set(config.deterministic)
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)
@@ -139,12 +144,6 @@ class Trainer:
         self._say("precision %s (%s)", self.precision, why)
         if (left_out := self.batches.left_out) is not None:
             self._say("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
-
-    def _set_arithmetic(self) -> None:
-        """Set PyTorch's global switches, for all that this process computes from here on."""
-        if self.accelerator.device.type == "cpu":
-            keep_freed()
-        DETERMINISTIC.set(self.config.deterministic)
 
     def _resume(self, optimizer: torch.optim.Optimizer) -> State:
         """Load the last checkpoint; without one, start with the same weights in every process."""
@@ -352,12 +351,3 @@ class Trainer:
     def _say(self, message: str, *values: Any) -> None:
         if self.main:
             log.info(message, *values)
-
-
-def network_and_loss(config: TrainConfig) -> tuple[Scorer, Criterion]:
-    """The network to train, and what it minimises."""
-    if config.loss is None:
-        raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
-    if not isinstance(config.model, Scorer):
-        raise UserError(f"model: {type(config.model).__name__} is not a network")
-    return config.model, config.loss
