@@ -175,26 +175,25 @@ def neural_sort(tau: float = 1.0, sinkhorn: int = 30, tolerance: float = 1e-6) -
     def indicators(s: Tensor) -> Tensor:
         n, apart = len(s), (s[:, None] - s[None, :]).abs().sum(dim=1)
         p = torch.stack([(((n + 1 - 2 * r) * s - apart) / tau).softmax(0) for r in range(1, n + 1)])
-        for done in range(sinkhorn):
-            if done and float((p.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
-                break
-            p = p / p.sum(dim=0, keepdim=True)
-            p = p / p.sum(dim=1, keepdim=True)
-        return p
+        return _balanced(p, sinkhorn, tolerance)
 
     return indicators
 
 
-def neural_sort_transposed(spec: Spec, tau: float = 1.0, sinkhorn: int = 30, tolerance: float = 1e-6) -> Plain:
+def _balanced(p: Tensor, sinkhorn: int = 30, tolerance: float = 1e-6) -> Tensor:
+    for done in range(sinkhorn):
+        if done and float((p.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
+            break
+        p = p / p.sum(dim=0, keepdim=True)
+        p = p / p.sum(dim=1, keepdim=True)
+    return p
+
+
+def neural_sort_transposed(spec: Spec) -> Plain:
     """NeuralNDCG's Eq 6: the transposed matrix is balanced, and a document has an expected discount."""
 
     def loss(s: Tensor, y: Tensor) -> Tensor:
-        p = neural_sort(tau, 0)(s).T
-        for done in range(sinkhorn):
-            if done and float((p.detach().sum(dim=0) - 1).abs().max()) <= tolerance:
-                break
-            p = p / p.sum(dim=0, keepdim=True)
-            p = p / p.sum(dim=1, keepdim=True)
+        p = _balanced(neural_sort(sinkhorn=0)(s).T)
         discounts = torch.tensor([1 / math.log2(r + 2) if r < spec.depth(y) else 0.0 for r in range(len(y))])
         return 1 - (spec.gain(y) * (p @ discounts.double())).sum() / _dcg(_best(spec.gain(y), spec.depth(y)))
 

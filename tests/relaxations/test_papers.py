@@ -62,6 +62,10 @@ def test_yu_table_3() -> None:
     assert (scores.gather(1, ranks.argsort(dim=1)).diff(dim=1) <= 0).all()
 
 
+THEIRS = (*torch.tensor([[[0.5, 0.2, 0.1, 0.01, 0.65, 0.3]], [[4.0, 2, 1, 0, 4, 3]]]).double(), torch.ones(1, 6).bool())
+"""NeuralNDCG's example: scores, grades, mask."""
+
+
 @pytest.mark.parametrize(
     ("tau", "printed", "total"),
     [
@@ -72,20 +76,14 @@ def test_yu_table_3() -> None:
     ],
 )
 def test_neuralndcg_table_1(tau: float, printed: list[float], total: float) -> None:
-    scores = torch.tensor([[0.5, 0.2, 0.1, 0.01, 0.65, 0.3]], dtype=torch.float64)
-    grades = torch.tensor([[4.0, 2, 1, 0, 4, 3]], dtype=torch.float64)
-    mask = torch.ones(1, 6, dtype=torch.bool)
-    found = NeuralSort(tau, sinkhorn=0).expected(scores, grades, mask, 6)[0]
+    found = NeuralSort(tau, sinkhorn=0).expected(*THEIRS, 6)[0]
     torch.testing.assert_close(found, torch.tensor(printed, dtype=torch.float64), atol=6e-5, rtol=0)
     assert abs(float(found.sum()) - total) < 2e-4
     assert abs(sum(printed) - total) < 3e-4, "the printed rows add up to the sums, with the corrected one"
 
 
 def test_neuralndcg_footnote_2_sinkhorn_keeps_the_sum() -> None:
-    scores = torch.tensor([[0.5, 0.2, 0.1, 0.01, 0.65, 0.3]], dtype=torch.float64)
-    grades = torch.tensor([[4.0, 2, 1, 0, 4, 3]], dtype=torch.float64)
-    mask = torch.ones(1, 6, dtype=torch.bool)
-    sums = [float(NeuralSort(1, sinkhorn=rounds).expected(scores, grades, mask, 6).sum()) for rounds in (0, 1, 5, 30)]
+    sums = [float(NeuralSort(1, sinkhorn=rounds).expected(*THEIRS, 6).sum()) for rounds in (0, 1, 5, 30)]
     errors = [abs(total - 14) for total in sums]
     assert errors == sorted(errors, reverse=True)
     assert errors[-1] < 1e-4

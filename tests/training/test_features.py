@@ -258,10 +258,20 @@ def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplo
     assert values["twin"] == pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)
     assert values["sharp"]["sharpness"] > values["soft"]["sharpness"]
     assert values["sharp"]["rank_error"] < values["soft"]["rank_error"]
-    with pytest.raises(UserError, match="fidelity: ListNet"):
-        train(
-            [*(w for w in options if "--loss" not in w), "--loss=ListNet", "--fidelity=true", f"--output={tmp_path}/x"]
-        )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--loss=ListNet", "--fidelity=true"], "fidelity: ListNet"),
+        (["--model=LightGBM", "--epoch_by=last"], "epoch_by: is for networks"),
+        ([], "loss: a network needs one"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(words: list[str], message: str, options: list[str], tmp_path: Path) -> None:
+    kept = [word for word in options if not word.startswith(("--loss", "--model.hidden"))]
+    with pytest.raises(UserError, match=message):
+        train([*kept, *words, f"--output={tmp_path / 'run'}"])
 
 
 @pytest.mark.parametrize("loss", ["ListNet", "ListMLE", "SmoothINDCG"])
@@ -290,17 +300,6 @@ def test_the_last_epoch_may_be_taken(options: list[str], tmp_path: Path) -> None
     whole = train([*options, "--epoch_by=last", f"--output={tmp_path / 'last'}"])
     *_, last = [line for line in metrics(tmp_path / "last") if "validation" in line]
     assert whole["validation"]["nDCG@5"] == pytest.approx(last["validation"]["nDCG@5"])  # type: ignore[index]
-
-
-def test_what_chooses_the_epoch_has_to_make_sense(options: list[str], tmp_path: Path) -> None:
-    trees = [word for word in options if not word.startswith(("--model", "--loss"))]
-    with pytest.raises(UserError, match="epoch_by: is for networks"):
-        train([*trees, "--model=LightGBM", "--epoch_by=last", f"--output={tmp_path / 'run'}"])
-
-
-def test_a_network_needs_a_loss(options: list[str], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="loss"):
-        train([word for word in options if not word.startswith("--loss")] + [f"--output={tmp_path / 'run'}"])
 
 
 def test_mq2008_as_the_readme_says(shared_data: Path, tmp_path: Path) -> None:
