@@ -234,9 +234,7 @@ def _with_known_test(
     config: TrainConfig, splits: Splits, folder: RunFolder, measures: dict[str, Any]
 ) -> dict[str, Any] | None:
     """The measures of a finished run with those of these test lists; None where they are yet to be measured."""
-    if splits.test is None:
-        return _merged(measures, {})
-    found = known_test(folder, splits.test, config)
+    found = {} if splits.test is None else known_test(folder, splits.test, config)
     if found is None and config.test:
         return None
     return _merged(measures, found or {})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from rerank import losses
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
@@ -166,15 +165,8 @@ def grid() -> Iterator[Case]:
         yield Case(f"{spec}-NeuralSort-samples", make, None, atol=2e-6)
 
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "balance-0": {"balance": 0},
-    "balance-1": {"balance": 1},
-    "balance-0.5": {"balance": 0.5},
-}
-
-
-def options() -> Iterator[Case]:
-    """What DirectMetric makes of a measure."""
+def balanced() -> Iterator[Case]:
+    """With norms of their own."""
     spec = Spec("nDCG", 3)
     cells = {
         "SoftSort": (SoftSort("spread"), {"indicators": plain.soft_sort(None)}),
@@ -185,11 +177,11 @@ def options() -> Iterator[Case]:
         ),
     }
     for name, (relaxation, definition) in cells.items():
-        for option, given in OPTIONS.items():
-            make = partial(losses.DirectMetric, str(spec), relaxation, **given)
-            definition_of = plain.with_options(spec, plain.one_minus(spec, **definition), **given)
-            yield Case(f"{spec}-{name}-{option}", make, definition_of, False)
+        for balance in (0, 1, 0.5):
+            make = partial(losses.DirectMetric, str(spec), relaxation, balance=balance)
+            definition_of = plain.balanced(spec, plain.one_minus(spec, **definition), balance)
+            yield Case(f"{spec}-{name}-balance-{balance}", make, definition_of, False)
 
 
-GRID = [*grid(), *options()]
+GRID = [*grid(), *balanced()]
 CASES = [*SURROGATES, *GRID]

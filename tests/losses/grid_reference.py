@@ -275,10 +275,10 @@ def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank |
     return loss
 
 
-def with_options(spec: Spec, loss: Plain, balance: float) -> Plain:
+def balanced(spec: Spec, loss: Plain, balance: float) -> Plain:
     """What ``balance`` makes of one minus a measure."""
 
-    def balanced(s: Tensor, y: Tensor) -> Tensor:
+    def of_its_norm(s: Tensor, y: Tensor) -> Tensor:
         value = loss(s, y)
         if not value.requires_grad:
             return value
@@ -290,4 +290,4 @@ def with_options(spec: Spec, loss: Plain, balance: float) -> Plain:
         gradient = gradient / norm * (1 - exact) ** balance if some else 0 * gradient
         return value.detach() + (gradient.detach() * (s - s.detach())).sum()
 
-    return balanced
+    return of_its_norm

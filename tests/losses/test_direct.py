@@ -144,6 +144,3 @@ def test_ones_own_by_import_path_in_a_config() -> None:
     arguments += ["--loss.relaxation=tests.losses.test_direct.Halves", "--loss.relaxation.blur=0.5"]
     loss = parser.instantiate_classes(parser.parse_args(arguments)).loss
     assert repr(loss) == "DirectMetric('nDCG@10', Halves(blur=0.5))"
-    arguments = ["--loss=rerank.losses.SmoothINDCG", "--loss.measure=nDCG@10", "--loss.alpha=3"]
-    loss = parser.instantiate_classes(parser.parse_args(arguments)).loss
-    assert str(loss.measure) == "nDCG@10" and loss.relaxation.alpha == 3

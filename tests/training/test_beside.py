@@ -18,8 +18,6 @@ from rerank.lists.view import Lists
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
-from rerank.retrieval.fuse import interpolate
-from rerank.retrieval.runs import read_run
 from rerank.storage.hashes import read_sealed
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training
@@ -43,12 +41,6 @@ def test_the_last_lines_of_training_and_of_reranking(tmp_path: Path, caplog: pyt
     assert found["test"]["first"] == pytest.approx(_mean(test), abs=1e-12)
     assert found["test"]["ours"] == pytest.approx(read_sealed(run / "measures.json")["test"]["nDCG@10"], abs=1e-12)
     assert found["test"]["difference"] == pytest.approx(found["test"]["ours"] - found["test"]["first"], abs=1e-12)
-    mixed = read_sealed(run / "measures.json")["with_first_stage"]
-    assert set(mixed) == {"first_stage_weight", "validation", "test"}
-    both = interpolate(read_run(run / "test.trec"), test.run(), mixed["first_stage_weight"])
-    assert test.qrels is not None
-    expected = evaluate(both, test.qrels, "nDCG@10").mean["nDCG@10"]
-    assert mixed["test"]["nDCG@10"] == pytest.approx(expected, abs=1e-9)
     line = f"test: nDCG@10 {found['test']['ours']:.4f}, first stage bm25 {found['test']['first']:.4f}, difference"
     assert any(message.startswith(line) and "95 % interval" in message for message in caplog.messages)
     assert found["test"]["against"] == "first stage bm25"

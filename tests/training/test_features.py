@@ -88,7 +88,7 @@ def test_cutting_a_batch_changes_nothing(
             torch.testing.assert_close(parts[1][name], value, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_a_network_learns_and_its_run_can_be_made_again(options: list[str], tmp_path: Path) -> None:
+def test_a_network_learns_and_ranks_as_it_was_measured(options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, "--epochs=20", f"--output={run}"])
     assert "with_first_stage" not in measures
@@ -102,8 +102,6 @@ def test_a_network_learns_and_its_run_can_be_made_again(options: list[str], tmp_
     assert lists.qrels is not None
     found = evaluate(read_run(run / "x.trec"), lists.qrels, "nDCG").mean["nDCG"]
     assert found == pytest.approx(measures["test"]["nDCG"], abs=1e-9)
-    again = train([f"--config={run / 'config.yaml'}", f"--output={tmp_path / 'again'}"])
-    assert again == measures
 
 
 def test_the_test_lists_are_left_alone_until_asked_for(options: list[str], tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from rerank.training.fit import Training, fit
 from rerank.training.run_folder import difference
 from tests.builders import make_lists, write_features, write_folds
 from tests.forked import Command
+from tests.training.helpers import metrics
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -67,6 +68,7 @@ def test_python_and_yaml_are_the_same_training(config: TrainConfig, tmp_path: Pa
     first = fit(config, tmp_path / "run")
     assert main(["train", f"--config={tmp_path / 'run' / 'config.yaml'}", f"--output={tmp_path / 'again'}"]) == 0
     assert hashlib.sha256((tmp_path / "again" / "identity.json").read_bytes()).hexdigest() == first.id
+    assert metrics(tmp_path / "again") == metrics(tmp_path / "run")
     for name in ("measures.json", "test.trec", "best/model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 

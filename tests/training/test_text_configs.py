@@ -58,15 +58,9 @@ def test_dl19_is_scored_and_measured_as_trec_does(shared_data: Path, tiny_model:
     folder = shared_data / "dl19"
     words = ["--collection", f"rank_llm:{folder}/BM25.json", "--qrels", str(folder / "qrels"), "--depth", "10"]
     assert main(["retrieve", *words, "--output", str(tmp_path / "dl19")]) == 0
-    CrossEncoder(str(tiny_model), query_length=32, document_length=90).save(tmp_path / "model")
-    words = [
-        "--model",
-        str(tmp_path / "model"),
-        "--lists",
-        str(tmp_path / "dl19"),
-        "--output",
-        str(tmp_path / "run.trec"),
-    ]
+    model = tmp_path / "model"
+    CrossEncoder(str(tiny_model), query_length=32, document_length=90).save(model)
+    words = ["--model", str(model), "--lists", str(tmp_path / "dl19"), "--output", str(tmp_path / "run.trec")]
     assert main(["rerank", *words]) == 0
     run = read_run(tmp_path / "run.trec")
     first = read_run(folder / "BM25.json")

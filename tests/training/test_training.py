@@ -61,11 +61,6 @@ def test_a_run_folder_holds_what_the_readme_says(options: list[str], tmp_path: P
     assert 0 <= json.loads((run / "best" / "rerank.json").read_text())["first_stage_weight"] <= 1
     assert CrossEncoder(str(run / "best")).missing == []
 
-    again = tmp_path / "again"
-    train([f"--config={run / 'config.yaml'}", f"--output={again}"])
-    assert_same(weights(again), weights(run))
-    assert metrics(again) == metrics(run)
-
 
 def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Path) -> None:
     train([*options, f"--output={tmp_path / 'run'}", "--data.validation_share=0", "--epochs=25", "--token_budget=999"])
