@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
-from rerank.losses.pair_sums import Weight, better, excess, ordered, pair_sum, take
+from rerank.losses.pair_sums import Weight, better, excess, pair_sum, take
 from rerank.measures import P, nDCG, parse
 from rerank.relaxations.order import order_of
 from rerank.settings.ranges import NotNegative, Positive
@@ -129,7 +129,7 @@ class LambdaLoss(Loss):
 
         weights: dict[str, Weight] = {
             "lambdarank": lambda places: above(places).mul_(swapped(places)),
-            "ndcg1": lambda places: ordered(gains, mask)(places).mul_((gains * kept).gather(1, places)[:, :, None]),
+            "ndcg1": lambda places: above(places).sign_().mul_((gains * kept).gather(1, places)[:, :, None]),
             "ndcg2": lambda places: above(places).mul_(apart(places)),
             "ndcg2++": lambda places: swapped(places).add_(apart(places), alpha=self.mu).mul_(above(places)),
         }

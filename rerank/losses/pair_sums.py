@@ -28,11 +28,6 @@ def take(order: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
     return tuple(tensor.gather(1, order) for tensor in tensors)
 
 
-def largest(counts: Tensor, limit: int) -> int:
-    """The largest count where that is known at once, on a CPU; else the limit, so that no host waits for a device."""
-    return int(counts.amax()) if counts.device.type == "cpu" else limit
-
-
 def better(values: Tensor, mask: Tensor) -> Tensor:
     """Places of the documents above the lowest value of their list, filled up with others: ``[B, R]``."""
     if values.shape[1] <= FEW:
@@ -45,17 +40,6 @@ def excess(values: Tensor, mask: Tensor) -> Weight:
     """The weight ``max(0, v_i - v_j)``, 0 where a document is padding."""
     others, own = values.masked_fill(~mask, torch.inf)[:, None, :], values.masked_fill(~mask, -torch.inf)
     return lambda places: (own.gather(1, places)[:, :, None] - others).clamp_(min=0)
-
-
-def ordered(values: Tensor, mask: Tensor) -> Weight:
-    """The weight 1 where ``v_i > v_j``, else 0; and 0 where a document is padding."""
-    others, own = values.masked_fill(~mask, torch.inf)[:, None, :], values.masked_fill(~mask, -torch.inf)
-
-    def weight(places: Tensor) -> Tensor:
-        into = values.new_empty(*places.shape, values.shape[1])
-        return torch.gt(own.gather(1, places)[:, :, None], others, out=into)
-
-    return weight
 
 
 def logistic(behind: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +81,10 @@ def ordered_mean(
     grades, order = grades.sort(dim=1, descending=True)
     scores = scores.gather(1, order)
     others = grades if mask is None else grades.masked_fill(grades == -torch.inf, torch.inf)
-    count = largest((grades > others.amin(dim=1, keepdim=True)).sum(dim=1), count - 1)
+    if scores.device.type == "cpu":  # elsewhere it would be waited for
+        count = int((grades > others.amin(dim=1, keepdim=True)).sum(dim=1).amax())
+    else:
+        count -= 1
     total, pairs = scores.new_zeros(2, len(scores))
     gradient = torch.zeros_like(scores)
     cuts = list(blocks(count, HELD * scores.numel(), scores))

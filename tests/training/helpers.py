@@ -92,8 +92,3 @@ def metrics(run: Path) -> list[dict[str, object]]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     timing = ("lists/s", "documents/s", "seconds")
     return [{key: value for key, value in line.items() if key not in timing} for line in lines]
-
-
-def newest(run: Path) -> str:
-    """The name of the last checkpoint."""
-    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")

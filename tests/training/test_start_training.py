@@ -31,9 +31,10 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
+from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, random_run, train, write_collection
 from tests.forked import Command
-from tests.training.helpers import assert_equal, assert_same, gradients, metrics, newest, weights
+from tests.training.helpers import assert_equal, assert_same, gradients, metrics, weights
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())

@@ -19,9 +19,10 @@ import yaml
 from safetensors.torch import load_file
 
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model
 from tests.forked import Command
-from tests.training.helpers import assert_same, metrics, newest, weights
+from tests.training.helpers import assert_same, metrics, weights
 
 
 @pytest.fixture

@@ -22,10 +22,11 @@ from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.hashes import read_sealed
 from rerank.training.configuration import classes_first
+from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model, train
 from tests.conftest import ROOT
 from tests.forked import Command
-from tests.training.helpers import assert_same, metrics, newest, weights
+from tests.training.helpers import assert_same, metrics, weights
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 
