@@ -36,7 +36,7 @@ from rerank.training.provenance import add_seconds
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 from rerank.training.trees.grow import TreeTrainer
-from rerank.training.validate import BASELINE, BESIDE, RANKER, START, known_test, measure_test, with_share
+from rerank.training.validate import BESIDE, BESIDES, known_test, measure_test, with_share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,9 +47,6 @@ SPLITS = ("validation", "test")
 
 REPORTED = ("validation", "test", "with_first_stage")
 """What of the measures people see."""
-
-BESIDES = (BESIDE, BASELINE, START, RANKER)
-"""What a model is compared with."""
 
 IN_WORDS = {"test seen": "test, a relevant document seen in training", "test unseen": "test, none seen in training"}
 

@@ -35,31 +35,12 @@ from rerank.training.ids import measured_hashes, measurement_identity, run_ident
 from rerank.training.measurement import kept_test_run, read_measurement, read_start, write_measurement, write_test_run
 from rerank.training.run_folder import RunFolder
 
-BESIDE = "first_stage"
-"""Key of ``measures.json``: of validation and test lists the model beside the first stage, in the monitor.
-
-Of test lists also, if both are enough: ``test seen``, the queries with a relevant document that is relevant to a
-training query, and ``test unseen``, the others.
-"""
+BESIDES = BESIDE, BASELINE, START, RANKER = "first_stage", "baseline", "start", "ranker"
+"""Keys of ``measures.json``: what a model is compared with, of which :class:`rerank.training.fit.Training` tells as
+``beside``, ``baseline``, ``start`` and ``mixed``."""
 
 ENOUGH = 20
 """Queries of which a part of the test lists is reported."""
-
-BASELINE = "baseline"
-"""Key of ``measures.json``: likewise beside the sum of columns that the model starts from, where that is another
-ranking; of other models, beside the column that alone is the best on validation, where that is not the first stage."""
-
-START = "start"
-"""Key of ``measures.json``: likewise beside the model as it was before its first step.
-
-Where no epoch was better on validation, ``best/`` is that model, and the difference is 0.
-"""
-
-RANKER = "ranker"
-"""Key of ``measures.json``: of test lists the model mixed with the first stage, beside the first stage.
-
-There is none for validation, on which the first stage's share was tuned, nor where that share is 0.
-"""
 
 MOST_COLUMNS = 16
 """Of more columns than these none is looked at alone: they are features."""
@@ -115,7 +96,7 @@ def finish(
         found = measure_test(folder, splits.train, splits.test, config, score, ranker, main)
         result["measurement"], result["test"] = found["measurement"], found["test"]
         mixed |= found.get("with_first_stage", {})
-        for key in (BESIDE, BASELINE, START, RANKER):
+        for key in BESIDES:
             if key in found:
                 result[key] = result.get(key, {}) | found[key]
     if mixed:
