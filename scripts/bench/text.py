@@ -1,12 +1,10 @@
-"""Texts: speed beside sentence-transformers, the ranking in each arithmetic, and what a training step costs.
+"""Texts: speed beside sentence-transformers, and the ranking in each arithmetic.
 
     python scripts/bench/text.py pairs --lists lists/scifact-train [--scored 600] [--trained 4] [--threads 2]
     python scripts/bench/text.py pairs --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
     OMP_NUM_THREADS=1 python scripts/bench/text.py ranking --model runs/x/best --lists LISTS [--exported exported]
-    python scripts/bench/text.py step [--lists lists/scifact-train] [--trained 8] [--dropout 0.1]
-    python scripts/bench/text.py gradient [--lengths 12 50 150] [--tokens 192] [--modes full cached]
 
-Each prints a Markdown table: pairs, step and gradient those of docs/training.md, ranking that of docs/export.md.
+Each prints a Markdown table: pairs those of docs/internals/speed.md, ranking that of docs/export.md.
 
 pairs: scoring the same texts (documents cut to ``--length`` word pieces beforehand, so that all read the same tokens),
     tokenisation included; theirs at its defaults, and in bf16; ours with its own and with PyTorch's kernels, and
@@ -18,27 +16,18 @@ pairs: scoring the same texts (documents cut to ``--length`` word pieces beforeh
     product of 4096 x 4096 matrices in bf16 reaches before and after. ``--tokens`` takes pairs of random words of one
     length, so that padding costs nobody anything; ``--random`` a model of random weights: ``base`` has the sizes of
     BERT-base, ``modern`` 6 layers of ModernBERT-base's.
-ranking: float32, bf16, and every file that ``rerank export --model`` put into
-    ``--exported``: seconds of the processor, the best of the rounds; nDCG@10 of ``--queries`` lists (``--skip`` goes on
-    where another call stopped), and the distance of the scores from float32's, or the first's.
-step: milliseconds that PyTorch's profiler sees of each kind of operation, per step, over all lists but the first;
-    *Python and launches* is the clock's time less that.
-gradient: seconds (of the processor; by the clock on a GPU) and the most memory of the gradient on one long list, by
-    ``gradient`` mode: medians over the rounds.
+ranking: float32, bf16, and every file that ``rerank export --model`` put into ``--exported``: seconds of the processor,
+    the best of the rounds; nDCG@10 of ``--queries`` lists, and how far scores are from float32's, or the first's.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
-import ctypes
 import logging
 import os
-import re
-import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -92,16 +81,6 @@ WAYS: dict[str, tuple[Kernels, bool]] = {
     "Hugging Face padded": ("torch", False),
 }
 """What is compared in training: the ways of attention and dropout, and whether chunks are flat."""
-
-KINDS = {
-    "optimizer": r"_fused_adam|adamw|Optimizer|_foreach|clip_grad",
-    "attention": r"scaled_dot|flash|bmm|baddbmm|softmax|exp_|aminmax",
-    "products": r"addmm|\bmm\b|linear|mkldnn",
-    "dropout": r"dropout|bernoulli|random_|bitwise",
-    "GELU and norms": r"gelu|layer_norm|tanh",
-    "copies, casts, sums": r"copy|clone|cat|add|mul|div|sub|fill|zero|index|embedding|sum|gather|scatter",
-}
-"""Operations of a step by their names; the first that fits."""
 
 
 def random_lists(model: str, queries: int, depth: int, tokens: int) -> Lists:
@@ -191,60 +170,31 @@ def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
     return lambda pairs: model.predict(pairs, show_progress_bar=False)
 
 
-class Training:
-    """A training of ours: one list a step, SmoothI-nDCG, AdamW."""
-
-    def __init__(
-        self,
-        options: argparse.Namespace,
-        lists: Lists,
-        dropout: float,
-        kernels: Kernels = "auto",
-        flat: bool = True,
-        gradient: Any = "auto",
-    ) -> None:
-        torch.set_num_threads(options.threads)
-        self.device, self.lists = torch.device(options.device), lists
-        if self.device.type == "cpu":
-            keep_freed()  # as the trainer does
-        torch.manual_seed(0)
-        lengths = {"query_length": options.query, "document_length": options.length}
-        self.model = CrossEncoder(options.model, **lengths, dropout=dropout)
-        self.model.to(self.device).train()
-        precision, _ = resolve("auto", self.device)
-        if not flat:
-            stop_reading_flat(self.model.network)
-        self.model.settle(precision, kernels)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=2e-5, fused=True)
-        limits = MemoryLimits(self.model.budget, 32_768)
-        inputs = self.model.inputs(lists)
-        self.gradients = Gradients(self.model, inputs, lists, SmoothINDCG(), precision, limits, gradient=gradient)
-
-    def add_gradient(self, i: int) -> None:
-        """The gradient of a list."""
-        self.gradients.accumulate([ListSample(i, np.arange(self.lists.offsets[i], self.lists.offsets[i + 1]), 0)], i)
-
-    def step(self, i: int) -> None:
-        """A step on a list."""
-        self.add_gradient(i)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.wait()
-
-    def wait(self) -> None:
-        """Until the device has done what it was given."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
-
 def our_training(options: argparse.Namespace, lists: Lists, dropout: float, kernels: Kernels, flat: bool) -> float:
     """Seconds of all lists but the first; ours."""
-    training = Training(options, lists, dropout, kernels, flat)
-    training.step(0)
-    started = time.perf_counter()
-    for i in range(1, len(lists)):
-        training.step(i)
-    return time.perf_counter() - started
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    if device.type == "cpu":
+        keep_freed()  # as the trainer does
+    torch.manual_seed(0)
+    model = CrossEncoder(options.model, query_length=options.query, document_length=options.length, dropout=dropout)
+    model.to(device).train()
+    precision, _ = resolve("auto", device)
+    if not flat:
+        stop_reading_flat(model.network)
+    model.settle(precision, kernels)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
+    limits = MemoryLimits(model.budget, 32_768)
+    gradients = Gradients(model, model.inputs(lists), lists, SmoothINDCG(), precision, limits, gradient="auto")
+    ends: list[float] = []
+    for i, (start, end) in enumerate(pairwise(lists.offsets)):
+        gradients.accumulate([ListSample(i, np.arange(start, end), 0)], i)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        ends.append(time.perf_counter())
+    return ends[-1] - ends[0]
 
 
 def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf16: bool) -> float:
@@ -260,12 +210,11 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
     hf_logging.set_verbosity_error()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
 
-    class Clock(TrainerCallback):
-        def __init__(self) -> None:
-            self.ends: list[float] = []
+    ends: list[float] = []
 
+    class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            self.ends.append(time.perf_counter())
+            ends.append(time.perf_counter())
 
     config = vars(read_config(find_model(options.model), dropout))
     rates = {name: value for name, value in config.items() if "dropout" in name and value == dropout}
@@ -277,15 +226,14 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
         config_kwargs=rates,
     )
     texts = cut(lists, CrossEncoder(options.model, query_length=options.query, document_length=options.length))
-    ends = list(zip(lists.offsets[:-1], lists.offsets[1:], strict=True))
+    spans = list(pairwise(lists.offsets))
     data = Dataset.from_dict(
         {
-            "query": [texts[a][0] for a, _ in ends],
-            "docs": [[text for _, text in texts[a:b]] for a, b in ends],
-            "labels": [[int(label) for label in lists.grades[a:b]] for a, b in ends],
+            "query": [texts[a][0] for a, _ in spans],
+            "docs": [[text for _, text in texts[a:b]] for a, b in spans],
+            "labels": [[int(label) for label in lists.grades[a:b]] for a, b in spans],
         }
     )
-    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         arguments = CrossEncoderTrainingArguments(
             output_dir=folder,
@@ -302,10 +250,10 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
             seed=0,
         )
         loss = LambdaLoss(model, mini_batch_size=16)
-        trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[clock])
+        trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[Clock()])
         trainer.remove_callback(PrinterCallback)
         trainer.train()
-    return clock.ends[-1] - clock.ends[0]
+    return ends[-1] - ends[0]
 
 
 def _in_process(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
@@ -448,7 +396,7 @@ def ranking(options: argparse.Namespace) -> None:
     seconds = best_of(works, options.rounds, time.process_time)
     quality = {name: ["", "", ""] for name in contenders}
     if options.queries:
-        some = lists.select(np.arange(options.skip, min(options.skip + options.queries, len(lists))))
+        some = lists.select(np.arange(min(options.queries, len(lists))))
         quality = qualities(some, contenders)
     first = next(iter(seconds))
     head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
@@ -472,77 +420,10 @@ def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]
     return cells
 
 
-def step(options: argparse.Namespace) -> None:
-    """Where a step's time goes."""
-    options.of_tokens, options.scored = options.tokens[0] if options.tokens else 270, 0
-    lists = usable_lists(options)
-    training, steps = Training(options, lists, options.dropout, options.kernels), len(lists) - 1
-    training.step(0)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        started = time.perf_counter()
-        for i in range(1, len(lists)):
-            training.step(i)
-        whole = 1e3 * (time.perf_counter() - started) / steps
-    milliseconds = Counter[str]()
-    for event in profiler.key_averages():
-        kind = next((kind for kind, names in KINDS.items() if re.search(names, event.key)), "other operations")
-        milliseconds[kind] += event.self_cpu_time_total / 1e3 / steps
-    milliseconds["Python and launches"] = max(0.0, whole - sum(milliseconds.values()))
-    head("a step's", "ms", "share")
-    for kind, took in milliseconds.most_common():
-        row(kind, f"{took:.1f}", f"{took / whole:.0%}")
-    row("all", f"{whole:.1f}", "")
-
-
-def resident(key: str) -> int:
-    """Bytes that Linux gives this process: now (VmRSS), or at most since the last reset (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
-
-
-def costs_of_gradient(training: Training) -> tuple[float, int]:
-    """Seconds and peak memory of the gradient of the second list, into gradients that are there."""
-    training.optimizer.zero_grad(set_to_none=False)
-    training.wait()
-    cuda = training.device.type == "cuda"
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-    else:
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")
-        before = resident("VmRSS")
-    clock = time.perf_counter if cuda else time.process_time
-    started = clock()
-    training.add_gradient(1)
-    training.wait()
-    seconds = clock() - started
-    return seconds, (torch.cuda.max_memory_allocated() if cuda else resident("VmHWM")) - before
-
-
-def gradient(options: argparse.Namespace) -> None:
-    """Seconds and memory of each way to a gradient."""
-    tokens = options.tokens[0] if options.tokens else 192
-    options.query, options.length = QUERY_WORDS, tokens - QUERY_WORDS - 3
-    head("documents", "gradient", "seconds", "documents/s", "peak memory")
-    for length in options.lengths:
-        lists = random_lists(options.model, 2, length, tokens)
-        trainings = {mode: Training(options, lists, options.dropout, gradient=mode) for mode in options.modes}
-        costs: dict[str, list[tuple[float, int]]] = {mode: [] for mode in trainings}
-        for training in trainings.values():
-            training.add_gradient(0)
-        for _ in range(options.rounds):
-            for mode, training in trainings.items():
-                costs[mode].append(costs_of_gradient(training))
-        for mode, measured in costs.items():
-            seconds, peak = (statistics.median(numbers) for numbers in zip(*measured, strict=True))
-            row(length, mode, f"{seconds:.2f}", f"{length / seconds:.1f}", f"{peak / 1e6:.0f} MB")
-
-
 def main() -> None:
     """Measure what was asked for."""
     parser = parser_of(__doc__)
-    parser.add_argument("what", choices=["pairs", "ranking", "step", "gradient"])
+    parser.add_argument("what", choices=["pairs", "ranking"])
     parser.add_argument("--lists", help="lists folder with judgments")
     parser.add_argument("--tokens", type=int, nargs="+", help="random pairs of so many tokens in place of lists")
     parser.add_argument("--model", default=MINILM)
@@ -557,17 +438,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--exported", type=Path, help="ranking: folder that rerank export --model made")
     parser.add_argument("--queries", type=int, default=30, help="ranking: lists that are measured; 0 leaves it out")
-    parser.add_argument("--skip", type=int, default=0, help="ranking: lists left out before those")
-    parser.add_argument("--dropout", type=float, default=0.1, help="step, gradient")
-    parser.add_argument("--kernels", default="auto", choices=["auto", "own", "torch"], help="step")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[12, 50, 150], help="gradient: documents of the list")
-    parser.add_argument("--modes", nargs="+", default=["full", "cached"], help="gradient")
     options = parser.parse_args()
     options.query = QUERY
     options.model = str(find_model(options.model))
     torch.set_num_threads(options.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    globals()[options.what](options)
+    {"pairs": pairs, "ranking": ranking}[options.what](options)
 
 
 if __name__ == "__main__":
