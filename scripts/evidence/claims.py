@@ -11,8 +11,8 @@ from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled, started_po
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import DIRECT, OTHER, SIX, losses, mixing, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, own_measure
-from scripts.evidence.statistics import difference, plain, pooled, rows, signed
-from scripts.evidence.where import against_lambda, against_pointwise, primary
+from scripts.evidence.statistics import difference, mean, plain, pooled, rows, signed
+from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,9 @@ class Claim:
 @functools.cache
 def claims() -> list[Claim]:
     """What README and docs/evidence.md say in their sentences."""
-    page, counts = "docs/evidence.md", mixing_counts()
-    names = tuple(SIX)
+    counts, names = mixing_counts(), tuple(SIX)
 
-    def say(rows_: str, *texts: str, on: str = page) -> list[Claim]:
+    def say(rows_: str, *texts: str, on: str = "docs/evidence.md") -> list[Claim]:
         return [Claim(on, text, rows_) for text in texts]
 
     fused = [fusion(name, 0) for name in UNTRAINED]
@@ -40,7 +39,6 @@ def claims() -> list[Claim]:
     gains = [difference(hybrid.table(f"{OTHER} from both{mixed}"), first) for mixed in ("", MIXED)]
     settled = seed_deviation("", [name for name in names if name not in ("scifact", "cranfield")])
     mixed = seed_deviation(MIXED, [name for name in names if name not in ("dl", "cranfield")])
-    hinted = apart["dl"]
     spread = [one.mean for one in apart.values()]
     pools = [
         pooled([losses(name, MIXED) for name in names]),
@@ -51,9 +49,9 @@ def claims() -> list[Claim]:
     return [
         *say(
             "where.tsv.xz: relative − pointwise, each chosen on validation; TwinSigmoid spread − LambdaLoss",
-            f"gains {against_pointwise('linear')} with clean grades",
-            f"and {against_pointwise('linear-noise')} with noisy ones",
-            f"it was worse than LambdaLoss, {against_lambda('centre')} with a hidden layer",
+            f"gains {against('linear', RELATIVE, POINTWISE)} with clean grades",
+            f"and {against('linear-noise', RELATIVE, POINTWISE)} with noisy ones",
+            f"it was worse than LambdaLoss, {against('centre', (LADDER,), ('LambdaLoss',))} with a hidden layer",
         ),
         *say(
             "documents.tsv.xz: start documents less what nothing trained",
@@ -111,7 +109,7 @@ def claims() -> list[Claim]:
             "the same, alone",
             f"{pools[2]}, or {other} with Paule and Mandel's variance",
             f"from {signed(min(spread), 3)} to {signed(max(spread), 3)}",
-            f"{hinted} on DL 2019",
+            f"{apart['dl']} on DL 2019",
         ),
         *say(
             "matrix-mq2008, -ohsumed, -dl: row − nDCG@10's row, in the row's measure",
@@ -125,8 +123,8 @@ def claims() -> list[Claim]:
         ),
         *say(
             "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage",
-            f"{plain(float(kept('lengths').table('LambdaLoss, 8').to_numpy().mean()), 3)} where BM25 has "
-            f"{plain(float(kept('nfcorpus').table(FIRST).to_numpy().mean()), 3)}",
+            f"{mean(kept('lengths').table('LambdaLoss, 8'), 3)} where BM25 has "
+            f"{mean(kept('nfcorpus').table(FIRST), 3)}",
         ),
         *say(
             "configs/scifact/kept/minilm.tsv: hinge + BM25 − hinge, SmoothI + BM25 − SmoothI",

@@ -7,7 +7,7 @@ import functools
 import pandas as pd
 
 from scripts.evidence.kept import KEPT, claims_of_scifact
-from scripts.evidence.statistics import Found, difference, plain, rows
+from scripts.evidence.statistics import Found, difference, mean, rows
 
 MIXES = ("alone", "+ BM25", "+ BM25 + cosines")
 BELOW = {"alone": "BM25", "+ BM25": "BM25", "+ BM25 + cosines": "BM25 + cosines"}
@@ -50,19 +50,10 @@ def gain(start: str, claims: int, mix: str, seen: bool | None = None) -> Found:
 def documents_means() -> str:
     body = []
     for start, claims in cells():
-        means = [plain(float(values(start, claims, mix).to_numpy().mean())) for mix in MIXES]
-        seeds = str(values(start, claims, "alone").shape[1])
-        body.append(
-            [
-                f"{claims:,}",
-                STARTS[start],
-                seeds,
-                *means,
-                str(gain(start, claims, "+ BM25")),
-                str(gain(start, claims, "+ BM25 + cosines")),
-            ]
-        )
-    below = [plain(float(values("", 0, name).to_numpy().mean())) for name in ("BM25", "BM25 + cosines")]
+        means = [mean(values(start, claims, mix)) for mix in MIXES]
+        gaps = [gain(start, claims, mix) for mix in MIXES[1:]]
+        body.append([f"{claims:,}", STARTS[start], values(start, claims, "alone").shape[1], *means, *gaps])
+    below = [mean(values("", 0, name)) for name in ("BM25", "BM25 + cosines")]
     body.append(["", "no training", "", "", *below, "", ""])
     head = ["judged claims", "start", "seeds", *MIXES, "+ BM25 − BM25", "all three − BM25 + cosines"]
     return rows(head, body)
@@ -71,7 +62,7 @@ def documents_means() -> str:
 def documents_against_fresh() -> str:
     """The same claims, from documents alone and from a fresh head."""
     both = [claims for start, claims in cells() if start == "fresh" and ("documents", claims) in cells()]
-    body = [[f"{claims:,}", *(str(against_fresh(claims, mix)) for mix in MIXES)] for claims in both]
+    body = [[f"{claims:,}", *(against_fresh(claims, mix) for mix in MIXES)] for claims in both]
     return rows(["judged claims", *MIXES], body)
 
 
@@ -82,7 +73,7 @@ def against_fresh(claims: int, mix: str) -> Found:
 def documents_seen() -> str:
     """What the trained model adds to BM25 and the cosines: claims with a seen abstract, and the others."""
     body = [
-        [f"{claims:,}", STARTS[start], *(str(gain(start, claims, MIXES[-1], seen)) for seen in (True, False))]
+        [f"{claims:,}", STARTS[start], *(gain(start, claims, MIXES[-1], seen) for seen in (True, False))]
         for start, claims in cells()
     ]
     return rows(["judged claims", "start", "196 with a seen abstract", "104 others"], body)

@@ -11,7 +11,7 @@ from scripts.evidence.fusion import UNTRAINED, fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
-from scripts.evidence.statistics import MARGIN, Found, Pool, difference, plain, pooled, rows
+from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, rows
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
 from scripts.evidence.where import chosen, primary
@@ -31,10 +31,6 @@ class Effect:
     found: Found
     where: str
     study: str
-
-    @property
-    def verdict(self) -> str:
-        return self.found.verdict()
 
 
 def as_best(name: str) -> Found:
@@ -63,22 +59,13 @@ def effects() -> dict[str, Effect]:
     for name in FRESH:
         what = f"mix such a model with BM25 ({DIRECT}), against it alone"
         found[f"mixed, {name}"] = Effect(what, mixing(name, DIRECT), SIX[name], "mixing")
-    found["documents"] = Effect(
-        "train on documents alone, in halves with BM25, against BM25",
-        gain("documents", 0, "+ BM25"),
-        "SciFact",
-        "documents",
-    )
-    found["documents, 50"] = Effect(
-        "train 50 claims from there, not from a fresh head, in halves with BM25",
-        against_fresh(50, "+ BM25"),
-        "SciFact",
-        "documents",
-    )
+    alone = "train on documents alone, in halves with BM25, against BM25"
+    found["documents"] = Effect(alone, gain("documents", 0, "+ BM25"), "SciFact", "documents")
+    there = "train 50 claims from there, not from a fresh head, in halves with BM25"
+    found["documents, 50"] = Effect(there, against_fresh(50, "+ BM25"), "SciFact", "documents")
+    again = pooled([mixing(name, DIRECT) for name in STARTED])
     found |= {
-        "mixed again": Effect(
-            f"mix what started from both ({DIRECT}), against it alone", mixed_again(), four, "mixing"
-        ),
+        "mixed again": Effect(f"mix what started from both ({DIRECT}), against it alone", again, four, "mixing"),
         "loss, mixed": Effect(f"{loss}: all mixed", pooled([losses(name, MIXED) for name in SIX]), six, "losses"),
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
@@ -92,13 +79,15 @@ def effects() -> dict[str, Effect]:
     return found
 
 
-def mixed_again() -> Pool:
-    return pooled([mixing(name, DIRECT) for name in STARTED])
-
-
 def effects_table() -> str:
     body = [
-        [one.what, str(one.found), plain(one.found.finds(), 3), one.verdict, f"[{one.where}](studies/{one.study}.md)"]
+        [
+            one.what,
+            one.found,
+            plain(one.found.finds(), 3),
+            one.found.verdict(),
+            f"[{one.where}](studies/{one.study}.md)",
+        ]
         for one in effects().values()
     ]
     return rows(["what is changed", "difference in nDCG@10, 95 %", "finds", "within .01", "seen on"], body)
@@ -120,8 +109,7 @@ def readme_table() -> str:
     }
     seeds = ["nothing but the seed (SciFact, three layers)", f"{plain(means.min(), 3)} to {plain(means.max(), 3)}"]
     return rows(
-        ["what you change", "what it did"],
-        [seeds, *([what, str(effects()[name].found)] for name, what in shown.items())],
+        ["what you change", "what it did"], [seeds, *([what, effects()[name].found] for name, what in shown.items())]
     )
 
 
@@ -139,8 +127,8 @@ def picture(path: Path) -> None:
     across = axes.get_yaxis_transform()
     for place, one in enumerate(shown):
         low, high = one.found.mean - one.found.half, one.found.mean + one.found.half
-        axes.plot([low, high], [place, place], color=colours[one.verdict], linewidth=2.2, solid_capstyle="butt")
-        axes.plot(one.found.mean, place, "o", color=colours[one.verdict], markersize=5)
+        axes.plot([low, high], [place, place], color=colours[one.found.verdict()], linewidth=2.2, solid_capstyle="butt")
+        axes.plot(one.found.mean, place, "o", color=colours[one.found.verdict()], markersize=5)
         axes.text(-0.02, place, one.what.replace("`", ""), transform=across, va="center", ha="right", fontsize=8)
         axes.text(1.02, place, one.where, transform=across, va="center", fontsize=8, color="0.3")
     axes.axvspan(-MARGIN, MARGIN, color="0.93", zorder=-1)

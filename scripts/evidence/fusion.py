@@ -8,7 +8,7 @@ import pandas as pd
 
 from scripts.evidence.kept import FIRST, KEPT, MIXED, kept
 from scripts.evidence.losses import DIRECT, OTHER, SIX, STARTED
-from scripts.evidence.statistics import Found, Pool, difference, of_queries, plain, pooled, rows
+from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, rows
 
 NAMES = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl19": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
 NAMES |= {"vaswani": "Vaswani", "demo": "demo"}
@@ -42,8 +42,8 @@ def share_of_others(name: str) -> float:
     return float(max(shares, key=lambda share: sum(mixture(other, share).mean() for other in others)))
 
 
-def fusion(name: str, against: float, share: float | None = None) -> Found:
-    return of_queries(mixture(name, 0.5 if share is None else share) - mixture(name, against))
+def fusion(name: str, against: float, share: float = 0.5) -> Found:
+    return of_queries(mixture(name, share) - mixture(name, against))
 
 
 def fusion_by_collection() -> str:
@@ -51,23 +51,23 @@ def fusion_by_collection() -> str:
     body = []
     for name in UNTRAINED:
         share = share_of_others(name)
-        means = [plain(float(mixture(name, one).mean())) for one in (0, 1, 0.5, share)]
-        gaps = [str(fusion(name, against, which)) for which in (None, share) for against in (0, 1)]
-        body.append([NAMES[name], str(len(mixture(name, 0))), *means[:3], f"{means[3]} ({plain(share, 2)})", *gaps])
-    gaps = [str(fusion_pooled(against, tuned)) for tuned in (False, True) for against in (0, 1)]
+        means = [mean(mixture(name, one)) for one in (0, 1, 0.5, share)]
+        gaps = [fusion(name, against, which) for which in (0.5, share) for against in (0, 1)]
+        body.append([NAMES[name], len(mixture(name, 0)), *means[:3], f"{means[3]} ({plain(share, 2)})", *gaps])
+    gaps = [fusion_pooled(against, tuned) for tuned in (False, True) for against in (0, 1)]
     body.append(["pooled", *[""] * 5, *gaps])
     head = ["", "queries", "BM25", "cosines", "equal shares", "others' best share"]
     return rows([*head, *(f"{which} − {what}" for which in ("equal", "others'") for what in ("BM25", "cosines"))], body)
 
 
 def fusion_pooled(against: float, by_others: bool = False) -> Pool:
-    return pooled([fusion(name, against, share_of_others(name) if by_others else None) for name in UNTRAINED])
+    return pooled([fusion(name, against, share_of_others(name) if by_others else 0.5) for name in UNTRAINED])
 
 
-def started(name: str, loss: str, share: float = 0.5) -> Found:
+def started(name: str, loss: str) -> Found:
     """A training against where it started: equal shares of BM25 and the cosines."""
     table, (collection, depth) = kept(name).table(loss), STARTS[name]
-    start = mixture(collection, share, depth).rename(0).to_frame()
+    start = mixture(collection, 0.5, depth).rename(0).to_frame()
     start.index = table.index[[list(table.index.get_level_values("query")).index(query) for query in start.index]]
     return difference(table, start)
 
@@ -75,9 +75,9 @@ def started(name: str, loss: str, share: float = 0.5) -> Found:
 def started_by_collection() -> str:
     body = []
     for name, (collection, depth) in STARTS.items():
-        start = float(mixture(collection, 0.5, depth).mean())
-        body.append([SIX[name], plain(start), *(str(started(name, loss)) for loss in (OTHER, DIRECT))])
-    body.append(["pooled", "", *(str(started_pooled(loss)) for loss in (OTHER, DIRECT))])
+        start = mean(mixture(collection, 0.5, depth))
+        body.append([SIX[name], start, *(started(name, loss) for loss in (OTHER, DIRECT))])
+    body.append(["pooled", "", *map(started_pooled, (OTHER, DIRECT))])
     return rows(["", "start: equal shares", f"{OTHER} − start", f"{DIRECT} − start"], body)
 
 
@@ -88,19 +88,10 @@ def started_pooled(loss: str) -> Pool:
 def hybrid_nfcorpus() -> str:
     one = kept("hybrid-nfcorpus")
     first = one.table(FIRST)
-    body = [
-        [
-            "BM25 and cosines by reciprocal ranks",
-            plain(float(first.to_numpy().mean())),
-            "",
-            str(difference(first, kept("nfcorpus").table(FIRST))),
-        ]
-    ]
+    gap = difference(first, kept("nfcorpus").table(FIRST))
+    body = [["BM25 and cosines by reciprocal ranks", mean(first), "", gap]]
     for loss in (OTHER, DIRECT):
         for mixed in ("", MIXED):
             table = one.table(f"{loss} from both{mixed}")
-            gap = difference(table, first)
-            body.append(
-                [f"{loss}{', mixed with them' * bool(mixed)}", plain(float(table.to_numpy().mean())), str(gap), ""]
-            )
+            body.append([f"{loss}{', mixed with them' * bool(mixed)}", mean(table), difference(table, first), ""])
     return rows(["", "nDCG@10", "− reciprocal ranks", "− BM25"], body)

@@ -7,7 +7,7 @@ import functools
 import pandas as pd
 
 from scripts.evidence.kept import KEPT, claims_of_scifact
-from scripts.evidence.statistics import Found, of_queries, plain, pooled, rows, signed
+from scripts.evidence.statistics import Found, mean, of_queries, pooled, rows, signed
 
 TEXTS = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
 TEXTS |= {"vaswani": "Vaswani", "demo": "the demo's questions"}
@@ -41,8 +41,7 @@ def _shown(name: str, rung: str) -> str:
     values, kept = ladders()[name]
     if rung not in values:
         return ""
-    mean = plain(float(values[rung].mean()))
-    return f"**{mean}**" if rung == kept else mean
+    return f"**{mean(values[rung])}**" if rung == kept else mean(values[rung])
 
 
 def ladders_by_collection() -> str:
@@ -50,8 +49,8 @@ def ladders_by_collection() -> str:
     body = []
     for name, shown in TEXTS.items():
         values, kept = ladders()[name]
-        gaps = ["" if kept == other else str(against(name, None, other)) for other in (FIRST, FUSED)]
-        body.append([shown, str(len(values)), *(_shown(name, rung) for rung in RUNGS), *gaps])
+        gaps = ["" if kept == other else against(name, None, other) for other in (FIRST, FUSED)]
+        body.append([shown, len(values), *(_shown(name, rung) for rung in RUNGS), *gaps])
     means = [signed(sum(against(name, None, other).mean for name in TEXTS) / len(TEXTS)) for other in (FIRST, FUSED)]
     body.append(["mean of the differences", *[""] * (1 + len(RUNGS)), *means])
     return rows(["", "queries", *RUNGS.values(), "ranker − first stage", "ranker − fused"], body)
@@ -66,8 +65,8 @@ def ladders_trained() -> str:
     body = []
     for rung in TRAINED:
         found = trained(rung)
-        gaps = [str(found.get(name, "")) for name in trained("mixed")]
-        body.append([RUNGS[rung], *gaps, str(pooled([*found.values()]))])
+        gaps = [found.get(name, "") for name in trained("mixed")]
+        body.append([RUNGS[rung], *gaps, pooled([*found.values()])])
     return rows(["− fused", *(TEXTS[name] for name in trained("mixed")), "pooled"], body)
 
 
@@ -77,7 +76,7 @@ def ladders_of_features() -> str:
         values, _ = ladders()[name]
         best, *others = values.columns
         gaps = [f"{_shown(name, rung)} ({against(name, rung, best)})" for rung in others]
-        body.append([shown, str(len(values)), _shown(name, best), *gaps])
+        body.append([shown, len(values), _shown(name, best), *gaps])
     return rows(["", "queries", "best feature", FUSED, "fine-tuned", "mixed"], body)
 
 
@@ -86,23 +85,23 @@ def ladders_seen() -> str:
     values = ladders()["scifact"][0]
     seen = claims_of_scifact().seen.set_axis(claims_of_scifact().index.astype(str)).reindex(values.index)
     parts = {"300 claims": values, "196 with a seen abstract": values[seen == 1], "104 others": values[seen == 0]}
-    body = [[RUNGS[rung], *(plain(float(part[rung].mean())) for part in parts.values())] for rung in values]
+    body = [[RUNGS[rung], *(mean(part[rung]) for part in parts.values())] for rung in values]
     return rows(["", *parts], body)
 
 
 def ladders_by_first_stage() -> str:
     """DL 2020's queries by what found their candidates: three folds, and the ranker that each fold's ladder kept."""
-    body: list[list[str]] = []
+    body: list[list[object]] = []
     gaps: dict[str, list[pd.Series]] = {"ranker": [], FUSED: []}
     for name, shown in FIRST_STAGES.items():
         values, _ = ladders()[f"dl20-{name}"]
-        means = [plain(float(values[rung].mean())) for rung in (FIRST, "other evidence", FUSED, "ranker")]
+        means = [mean(values[rung]) for rung in (FIRST, "other evidence", FUSED, "ranker")]
         for rung, found in gaps.items():
             found.append(values[rung] - values[FIRST])
-        cells = [str(of_queries(found[-1])) if found[-1].any() else "" for found in gaps.values()]
+        cells = [of_queries(found[-1]) if found[-1].any() else "" for found in gaps.values()]
         body.append([shown, *means, *cells])
-    means = [str(of_queries(sum(found) / len(found))) for found in gaps.values()]
-    body.append(["mean of the six, over queries", *[""] * 4, *means])
+    pooled_gaps = [of_queries(sum(found) / len(found)) for found in gaps.values()]
+    body.append(["mean of the six, over queries", *[""] * 4, *pooled_gaps])
     head = ["first stage", "itself", "best other", FUSED, "ranker", "ranker − first stage", "fused − first stage"]
     return rows(head, body)
 
@@ -113,6 +112,6 @@ def ladders_of_splade() -> str:
     body = []
     for rung in values:
         apart = [values[rung] - values[other] for other in (FIRST, FUSED)]
-        gaps = [str(of_queries(gap)) if gap.any() else "" for gap in apart]
-        body.append([RUNGS.get(rung, rung), plain(float(values[rung].mean())), *gaps])
+        gaps = [of_queries(gap) if gap.any() else "" for gap in apart]
+        body.append([RUNGS.get(rung, rung), mean(values[rung]), *gaps])
     return rows(["", "nDCG@10", "− first stage", "− fused"], body)

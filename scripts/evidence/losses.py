@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import product
 
 from scripts.evidence.kept import FIRST, KEPT, MIXED, kept
-from scripts.evidence.statistics import MARGIN, Found, difference, holm, plain, pooled, rows
+from scripts.evidence.statistics import MARGIN, Found, difference, holm, mean, plain, pooled, rows
 
 SIX = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
 SIX |= {"vaswani": "Vaswani"}
@@ -21,28 +22,15 @@ def losses(name: str, mixed: str = "") -> Found:
 
 def losses_pooled() -> str:
     """Twin-sigmoid against LambdaLoss on several collections together."""
+    parts = {"six collections": tuple(SIX), "the four from both": STARTED, "the two from a fresh head": FRESH}
     body = []
-    for names, what in (
-        (tuple(SIX), "six collections"),
-        (STARTED, "the four from both"),
-        (FRESH, "the two from a fresh head"),
-    ):
-        for mixed in (MIXED, ""):
-            found = [losses(name, mixed) for name in names]
-            one, other = pooled(found), pooled(found, "Paule-Mandel")
-            shares = f"{plain(one.tau, 3)}, {one.heterogeneity:.0%}"
-            p = f"{one.verdict()} (p {plain(one.within())})"
-            body.append(
-                [
-                    f"{'mixed' if mixed else 'not mixed'}, {what}",
-                    str(one),
-                    shares,
-                    one.prediction,
-                    str(other),
-                    p,
-                    plain(one.finds(), 3),
-                ]
-            )
+    for (what, names), mixed in product(parts.items(), (MIXED, "")):
+        found = [losses(name, mixed) for name in names]
+        one, other = pooled(found), pooled(found, "Paule-Mandel")
+        spread = [f"{plain(one.tau, 3)}, {one.heterogeneity:.0%}", one.prediction]
+        verdict = f"{one.verdict()} (p {plain(one.within())})"
+        what = f"{'mixed' if mixed else 'not mixed'}, {what}"
+        body.append([what, one, *spread, other, verdict, plain(one.finds(), 3)])
     return rows(["", "REML", "tau, I²", "prediction", "Paule-Mandel", f"within {plain(MARGIN, 2)}", "finds"], body)
 
 
@@ -52,37 +40,18 @@ def losses_by_collection() -> str:
     for mixed in (MIXED, ""):
         found = {name: losses(name, mixed) for name in SIX}
         for (name, one), p in zip(found.items(), holm([one.p for one in found.values()]), strict=True):
-            mean = [plain(float(kept(name).table(loss + mixed).to_numpy().mean())) for loss in (OTHER, DIRECT)]
             table = kept(name).table(DIRECT + mixed)
-            body.append(
-                [
-                    f"{SIX[name]}{', mixed' if mixed else ''}",
-                    f"{len(table)}, {table.shape[1]}",
-                    *mean,
-                    str(one),
-                    plain(p, 2),
-                    plain(one.finds(), 3),
-                ]
-            )
+            cells = [f"{len(table)}, {table.shape[1]}", mean(kept(name).table(OTHER + mixed)), mean(table), one]
+            body.append([f"{SIX[name]}{', mixed' * bool(mixed)}", *cells, plain(p, 2), plain(one.finds(), 3)])
     return rows(["", "queries, seeds", OTHER, DIRECT, "difference", "p, Holm over six", "finds"], body)
 
 
 def first_seed() -> str:
     """All losses with seed 1."""
     names = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019"}
-    order = [
-        FIRST,
-        "softmax CE",
-        "hinge",
-        OTHER,
-        "SmoothI",
-        "NeuralSort",
-        DIRECT,
-        "softmax CE from BM25",
-        "TwinSigmoid from BM25",
-    ]
+    order = (FIRST, "softmax CE", "hinge", OTHER, "SmoothI", "NeuralSort", DIRECT)
     body = []
-    for method in order:
+    for method in (*order, "softmax CE from BM25", "TwinSigmoid from BM25"):
         cells = []
         for name in names:
             for row in (method, method + MIXED):
@@ -118,9 +87,8 @@ def mixing_by_collection() -> str:
     body = []
     for name in SIX:
         for loss in (OTHER, DIRECT):
-            first = difference(kept(name).table(loss + MIXED), kept(name).table(FIRST))
-            alone = difference(kept(name).table(loss), kept(name).table(FIRST))
-            body.append([f"{SIX[name]}, {loss}", str(mixing(name, loss)), str(alone), str(first)])
+            gaps = [difference(kept(name).table(loss + mixed), kept(name).table(FIRST)) for mixed in ("", MIXED)]
+            body.append([f"{SIX[name]}, {loss}", mixing(name, loss), *gaps])
     return rows(["", "mixed − alone", "alone − BM25", "mixed − BM25"], body)
 
 
@@ -144,8 +112,6 @@ def mixing_counts() -> dict[str, Counter[str]]:
 
 def counts_table() -> str:
     counts = mixing_counts()
-    body = [
-        [shown, *(str(counts[start][what]) for what in ("gained", "lost", "stayed"))]
-        for start, shown in (("fresh", "from a fresh head"), ("started", "from the first stage, or both"))
-    ]
+    shown = {"fresh": "from a fresh head", "started": "from the first stage, or both"}
+    body = [[shown[start], *(of[what] for what in ("gained", "lost", "stayed"))] for start, of in counts.items()]
     return rows(["training runs", "gained by mixing", "lost", "stayed"], body)

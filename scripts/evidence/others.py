@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 import pandas as pd
 
 from scripts.evidence.kept import FIRST, MEASURE, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import DIRECT, OTHER
-from scripts.evidence.statistics import Found, Pool, difference, of_queries, plain, pooled, rows
+from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, rows
 
 MATRICES = {"matrix-mq2008": "MQ2008", "matrix-ohsumed": "OHSUMED", "matrix-dl": "DL 2019"}
 FOUR = ("P@5", "RR", "nDCG@10", "AP")
 
 
+def _own_in_bold(trained: str, cells: Iterable[object]) -> list[object]:
+    return [trained, *(f"**{cell}**" if trained == one else cell for cell, one in zip(cells, FOUR, strict=True))]
+
+
 def matrix(name: str) -> str:
     """Trained on a measure (rows), measured by another (columns)."""
-    body = []
-    for trained in FOUR:
-        cells = [plain(float(kept(name).table(trained, measure).to_numpy().mean())) for measure in FOUR]
-        body.append(
-            [trained, *(f"**{cell}**" if trained == one else cell for cell, one in zip(cells, FOUR, strict=True))]
-        )
+    body = [_own_in_bold(one, [mean(kept(name).table(one, measure)) for measure in FOUR]) for one in FOUR]
     return rows([MATRICES[name], *FOUR], body)
 
 
-def own_measure(trained: str, measure: str) -> Pool:
+def against_ndcg(name: str, trained: str, measure: str) -> Found:
     """Training on a measure against training on nDCG@10."""
-    return pooled(
-        [difference(kept(name).table(trained, measure), kept(name).table(MEASURE, measure)) for name in MATRICES]
-    )
+    return difference(kept(name).table(trained, measure), kept(name).table(MEASURE, measure))
+
+
+def own_measure(trained: str, measure: str) -> Pool:
+    return pooled([against_ndcg(name, trained, measure) for name in MATRICES])
 
 
 def matrix_pooled() -> str:
-    body = []
-    for trained in ("P@5", "RR", "AP"):
-        cells = [str(own_measure(trained, measure)) for measure in FOUR]
-        body.append(
-            [trained, *(f"**{cell}**" if trained == one else cell for cell, one in zip(cells, FOUR, strict=True))]
-        )
+    body = [_own_in_bold(one, [own_measure(one, measure) for measure in FOUR]) for one in ("P@5", "RR", "AP")]
     return rows(["", *FOUR], body)
 
 
@@ -47,8 +44,8 @@ def matrix_power() -> str:
     body = []
     for name, shown in MATRICES.items():
         for trained in ("P@5", "RR", "AP"):
-            one = difference(kept(name).table(trained, trained), kept(name).table(MEASURE, trained))
-            body.append([f"{shown}, {trained} on itself", str(one), plain(one.finds(), 3)])
+            one = against_ndcg(name, trained, trained)
+            body.append([f"{shown}, {trained} on itself", one, plain(one.finds(), 3)])
     return rows(["", "− trained on nDCG@10, in its own measure", "finds"], body)
 
 
@@ -72,13 +69,10 @@ def against_fusion(name: str, part: int | None = None, baseline: str = "fused") 
 def seen_and_unseen() -> str:
     table, body = rankings_of_scifact(), []
     for name in table.columns.drop("seen"):
-        means = [
-            plain(float(part.mean()))
-            for part in (table[name], table[name][table.seen == 1], table[name][table.seen == 0])
-        ]
+        means = [mean(table[name]), *(mean(table[name][table.seen == part]) for part in (1, 0))]
         shown = {"fused": "BM25 + cosines, equal shares, no training"}.get(name, name)
-        gaps = ["", ""] if name == "fused" else [str(against_fusion(name, part)) for part in (1, 0)]
-        body.append([shown, *means, "" if name == "BM25" else str(against_fusion(name, baseline="BM25")), *gaps])
+        gaps = ["", ""] if name == "fused" else [against_fusion(name, part) for part in (1, 0)]
+        body.append([shown, *means, "" if name == "BM25" else against_fusion(name, baseline="BM25"), *gaps])
     head = ["nDCG@10", "300 claims", "196 seen", "104 others", "− BM25", "− fusion, 196 seen", "− fusion, 104 others"]
     return rows(head, body)
 
@@ -94,16 +88,9 @@ def teachers() -> str:
     judged = one.table("judgments, softmax CE")
     for method, shown in TEACHERS.items():
         table = one.table(method)
-        gap = "" if method == "judgments, softmax CE" else difference(table, judged)
-        body.append(
-            [
-                shown,
-                plain(float(table.to_numpy().mean())),
-                str(difference(table, one.table(FIRST))),
-                str(gap),
-                plain(gap.finds(), 3) if isinstance(gap, Found) else "",
-            ]
-        )
+        gap = difference(table, judged) if method != "judgments, softmax CE" else None
+        gaps = [gap, plain(gap.finds(), 3)] if gap else ["", ""]
+        body.append([shown, mean(table), difference(table, one.table(FIRST)), *gaps])
     return rows(["taught by", "nDCG@10", "− BM25", "− judgments, softmax CE", "finds"], body)
 
 
@@ -112,12 +99,11 @@ def lengths() -> str:
     for name, shown in (("lengths", "a fresh head"), ("lengths-started", "BM25")):
         for loss in (DIRECT, OTHER):
             tables = {length: kept(name).table(f"{loss}, {length}") for length in (8, 32, 100)}
-            means = [plain(float(table.to_numpy().mean())) for table in tables.values()]
-            body.append([f"{loss} from {shown}", *means, str(difference(tables[100], tables[8]))])
+            body.append([f"{loss} from {shown}", *map(mean, tables.values()), difference(tables[100], tables[8])])
     return rows(["", "8", "32", "100", "100 − 8"], body)
 
 
 def costs(*names: str) -> str:
     """Trainings and seconds, as the cells say."""
-    body = [[name, str(kept(name).cells), f"{kept(name).seconds:,.0f}"] for name in names]
+    body = [[name, kept(name).cells, f"{kept(name).seconds:,.0f}"] for name in names]
     return rows(["values in `configs/evidence/kept`", "training runs", "seconds"], body)

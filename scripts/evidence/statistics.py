@@ -145,6 +145,11 @@ def signed(value: float, digits: int = 4) -> str:
     return ("−" if value < 0 else "+") + plain(abs(value), digits)
 
 
-def rows(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def mean(values: pd.DataFrame | pd.Series, digits: int = 4) -> str:
+    """Of all queries and trainings."""
+    return plain(float(values.to_numpy().mean()), digits)
+
+
+def rows(head: Sequence[str], body: Iterable[Sequence[object]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in [head, ["---"] * len(head), *body])

@@ -7,11 +7,12 @@ import functools
 import pandas as pd
 
 from scripts.evidence.kept import KEPT
-from scripts.evidence.statistics import Found, difference, plain, rows
+from scripts.evidence.statistics import Found, difference, holm, mean, plain, rows
 
 MARGIN = 0.005
 DIRECT = ("TwinSigmoid", "SmoothI", "Approx", "NeuralSort")
 OTHER = ("SoftmaxCE", "ListNet", "RankNet", "LambdaLoss")
+RELATIVE = DIRECT + OTHER
 POINTWISE = ("BCE", "MSE")
 LADDER = "TwinSigmoid spread"
 """What `rerank auto` trains networks of features by."""
@@ -38,7 +39,7 @@ def where() -> pd.DataFrame:
     return pd.read_csv(KEPT / "where.tsv.xz", sep="\t", dtype={"query": str})
 
 
-def conditions(losses: tuple[str, ...] = DIRECT + OTHER) -> list[str]:
+def conditions(losses: tuple[str, ...] = RELATIVE) -> list[str]:
     """Those of which all of these losses are there."""
     there = where().groupby("condition").loss.agg(set)
     return [name for name in CONDITIONS if {*losses} <= there.get(name, set())]
@@ -58,69 +59,50 @@ def chosen(condition: str, losses: tuple[str, ...]) -> str:
     return str(table[list(losses)].idxmax())
 
 
+def against(condition: str, one: tuple[str, ...], other: tuple[str, ...]) -> Found:
+    """The chosen of some losses against the chosen of others."""
+    return difference(*(values(condition, chosen(condition, losses)) for losses in (one, other)))
+
+
 def primary(condition: str) -> Found:
-    return difference(*(values(condition, chosen(condition, losses)) for losses in (DIRECT, OTHER)))
+    return against(condition, DIRECT, OTHER)
 
 
-def holm() -> dict[str, float]:
-    """Corrected p of the primary comparisons."""
-    p = {name: primary(name).p for name in conditions()}
-    corrected, least = {}, 0.0
-    for number, name in enumerate(sorted(p, key=p.__getitem__)):
-        least = max(least, min(1.0, p[name] * (len(p) - number)))
-        corrected[name] = least
-    return corrected
+def _compared(one: tuple[str, ...], other: tuple[str, ...], columns: list[str], adjusted: bool = False) -> str:
+    """A row per condition that has them; a loss is named where it was chosen."""
+    found = {name: against(name, one, other) for name in conditions(one + other)}
+    p = [[f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"] for p in holm([gap.p for gap in found.values()])]
+    body = []
+    for (name, gap), chance in zip(found.items(), p, strict=True):
+        cells = []
+        for losses in (one, other):
+            loss = chosen(name, losses)
+            cells.append(f"{loss} {mean(values(name, loss))}" if len(one) > 1 else mean(values(name, loss)))
+        body.append([CONDITIONS[name], *cells, gap, *chance * adjusted, plain(gap.finds(), 3), gap.verdict(MARGIN)])
+    p_head = ["p (Holm)"] * adjusted
+    return rows(["condition", *columns, "difference, 95 %", *p_head, "finds", "within .005"], body)
 
 
 def where_primary() -> str:
-    body = []
-    for name in conditions():
-        one, both = primary(name), [chosen(name, losses) for losses in (DIRECT, OTHER)]
-        means = [plain(float(values(name, loss).to_numpy().mean())) for loss in both]
-        p = holm()[name]
-        cells = [f"{loss} {mean}" for loss, mean in zip(both, means, strict=True)]
-        shown = "< .0001" if p < 0.0001 else f"{p:.4f}".removeprefix("0")
-        verdict = one.verdict(MARGIN)
-        body.append([CONDITIONS[name], *cells, str(one), shown, plain(one.finds(), 3), verdict])
-    head = ["condition", "direct metric", "other loss", "difference, 95 %", "p (Holm)", "finds", "within .005"]
-    return rows(head, body)
+    return _compared(DIRECT, OTHER, ["direct metric", "other loss"], adjusted=True)
 
 
 def where_losses() -> str:
     body = []
     for name in conditions():
-        means = [float(values(name, loss).to_numpy().mean()) for loss in DIRECT + OTHER]
+        means = [float(values(name, loss).to_numpy().mean()) for loss in RELATIVE]
         body.append([CONDITIONS[name], *(f"**{plain(m)}**" if m == max(means) else plain(m) for m in means)])
     return rows(["", *DIRECT, *OTHER], body)
 
 
-def against_pointwise(condition: str) -> Found:
-    return difference(*(values(condition, chosen(condition, losses)) for losses in (DIRECT + OTHER, POINTWISE)))
-
-
-def against_lambda(condition: str) -> Found:
-    return difference(values(condition, LADDER), values(condition, "LambdaLoss"))
-
-
 def where_pointwise() -> str:
     """The relative loss that validation likes best against the pointwise one that it likes best."""
-    body = []
-    for name in conditions(POINTWISE):
-        both = [chosen(name, losses) for losses in (DIRECT + OTHER, POINTWISE)]
-        found = against_pointwise(name)
-        cells = [f"{loss} {plain(float(values(name, loss).to_numpy().mean()))}" for loss in both]
-        body.append([CONDITIONS[name], *cells, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
-    return rows(["condition", "relative", "pointwise", "difference, 95 %", "finds", "within .005"], body)
+    return _compared(RELATIVE, POINTWISE, ["relative", "pointwise"])
 
 
 def where_ladder() -> str:
     """Twin-sigmoid as the ladder has it against LambdaLoss."""
-    body = []
-    for name in conditions((LADDER,)):
-        found = against_lambda(name)
-        means = [plain(float(values(name, loss).to_numpy().mean())) for loss in (LADDER, "LambdaLoss")]
-        body.append([CONDITIONS[name], *means, str(found), plain(found.finds(), 3), found.verdict(MARGIN)])
-    return rows(["condition", LADDER, "LambdaLoss", "difference, 95 %", "finds", "within .005"], body)
+    return _compared((LADDER,), ("LambdaLoss",), [LADDER, "LambdaLoss"])
 
 
 def where_cost() -> str:
@@ -129,7 +111,7 @@ def where_cost() -> str:
     for name in conditions():
         of = spent[spent.condition == name]
         networks = sum(80 if loss == LADDER else 140 for loss in of.loss)  # points x seeds x folds, and ten seeds
-        body.append([CONDITIONS[name], str(networks), f"{of.seconds.sum():.0f}"])
+        body.append([CONDITIONS[name], networks, f"{of.seconds.sum():.0f}"])
     return rows(["condition", "networks", "CPU seconds"], body)
 
 
@@ -137,11 +119,8 @@ def where_between() -> str:
     """How much the primary difference changes with one factor."""
     gaps = {}
     for name in conditions():
-        direct, other = (values(name, chosen(name, losses)) for losses in (DIRECT, OTHER))
-        gaps[name] = direct - other
+        gaps[name] = values(name, chosen(name, DIRECT)) - values(name, chosen(name, OTHER))
     first = {"linear-noise": "linear", "centre": "linear", "ohsumed-linear-noise": "ohsumed-linear"}
     pairs = [(name, first.get(name, "centre")) for name in gaps if name in first or name in ALIKE]
-    body = [
-        [CONDITIONS[name], CONDITIONS[of], str(difference(gaps[name], gaps[of]))] for name, of in pairs if of in gaps
-    ]
+    body = [[CONDITIONS[name], CONDITIONS[of], difference(gaps[name], gaps[of])] for name, of in pairs if of in gaps]
     return rows(["the difference of", "less that of", "change, 95 %"], body)
