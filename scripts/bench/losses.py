@@ -1,11 +1,10 @@
-"""Time and memory of every loss, forward and backward, over list lengths, next to allRank and sentence-transformers.
+"""Time and memory of every loss, forward and backward, over list lengths.
 
     python scripts/bench/losses.py [--quick] [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
 
-prints the Markdown table of docs/internals/loss-speed.md. Contenders of a row take short turns, many times over, so
-that a busy machine slows all of them alike. Times are the least of all repetitions (and their median), by the clock on
-the wall; with ``--threads 1`` by that of the processor, which other programs disturb less. Memory is what the graph
-keeps for the backward pass ("graph") and the most that is allocated at any time ("peak").
+prints a Markdown table like those of docs/internals/loss-speed.md. Times are the least of all repetitions (and their
+median), by the clock on the wall; with ``--threads 1`` by that of the processor, which other programs disturb less.
+Memory is what the graph keeps for the backward pass ("graph") and the most that is allocated at any time ("peak").
 """
 
 from __future__ import annotations
@@ -13,23 +12,17 @@ from __future__ import annotations
 import platform
 import re
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 from weakref import WeakSet
 
 import torch
 from common import head, parser_of, row
 from torch import Tensor
 
+import rerank
 from rerank.losses import DirectMetric, LambdaLoss, load_all
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 
@@ -38,113 +31,6 @@ SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> list
 
 Step = Callable[[Tensor, Tensor], Tensor]
 """Scores and labels ``[B, N]`` -> a scalar loss."""
-
-
-@contextmanager
-def _unneeded_modules() -> Iterator[None]:
-    """Empty modules in place of torchvision, gcsfs and pkg_resources, which allRank imports for other purposes."""
-    unneeded = {"torchvision": ["transforms"], "torchvision.transforms": ["Compose"], "gcsfs": ["GCSFileSystem"]}
-    unneeded["pkg_resources"] = ["Requirement", "resource_filename"]
-    before = {name: sys.modules.get(name) for name in unneeded}
-    for name, members in unneeded.items():
-        sys.modules[name] = ModuleType(name)
-        vars(sys.modules[name]).update(dict.fromkeys(members))
-    try:
-        yield
-    finally:
-        for name, module in before.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
-
-
-def allrank() -> dict[str, Step]:
-    """The losses of allRank under our names; empty where it is not installed (``pip install --no-deps allRank``)."""
-    try:
-        with _unneeded_modules():
-            from allrank.models import losses
-    except ModuleNotFoundError:
-        return {}
-    return {
-        "NeuralNDCG": losses.neuralNDCG,
-        "ApproxNDCG": partial(losses.approxNDCGLoss, alpha=10.0),
-        "LambdaLoss": partial(losses.lambdaLoss, weighing_scheme="ndcgLoss2PP_scheme"),
-        "LambdaLoss@10": partial(losses.lambdaLoss, weighing_scheme="ndcgLoss2PP_scheme", k=10),
-        "RankNet": losses.rankNet,
-        "ListNet": losses.listNet,
-        "ListMLE": losses.listMLE,
-        "RMSE": lambda scores, labels: losses.pointwise_rmse(scores.sigmoid(), labels, 5),
-        "BCE": lambda scores, labels: losses.bce(scores.sigmoid(), (labels > 0).float()),
-    }
-
-
-class _GivenScores(torch.nn.Module):
-    """In place of a CrossEncoder: its losses ask for texts, and get the scores that are to be timed."""
-
-    num_labels = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scores = torch.zeros(0)
-
-    @property
-    def device(self) -> torch.device:
-        return self.scores.device
-
-    def preprocess(self, pairs: list[Any], **_: Any) -> dict[str, Tensor]:
-        return {}
-
-    def forward(self, tokens: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {"scores": self.scores.reshape(-1)}
-
-
-def sentence_transformers() -> dict[str, Step]:
-    """The listwise losses of sentence-transformers' cross-encoders; empty where it is not installed."""
-    try:
-        from sentence_transformers.cross_encoder import losses
-    except ModuleNotFoundError:
-        return {}
-    model = _GivenScores()
-    whole = {"mini_batch_size": -1}
-    kinds = {
-        "LambdaLoss": losses.LambdaLoss(model, weighting_scheme=losses.NDCGLoss2PPScheme(), **whole),
-        "RankNet": losses.RankNetLoss(model, **whole),
-        "ListNet": losses.ListNetLoss(model, **whole),
-        "ListMLE": losses.ListMLELoss(model, **whole),
-    }
-
-    def step(loss: torch.nn.Module, scores: Tensor, labels: Tensor) -> Tensor:
-        model.scores = scores
-        queries, documents = [""] * len(scores), [[""] * scores.shape[1]] * len(scores)
-        return loss([queries, documents], list(labels))
-
-    return {name: partial(step, loss) for name, loss in kinds.items()}
-
-
-@dataclass
-class Measured:
-    """Seconds of every step, and bytes."""
-
-    seconds: list[float] = field(default_factory=list)
-    kept: int = 0
-    peak: int = 0
-
-    @property
-    def least(self) -> float:
-        """Seconds of the fastest step, the one that other programs disturbed least."""
-        return min(self.seconds)
-
-    def __str__(self) -> str:
-        return f"{_ms(self.least)} ({_ms(statistics.median(self.seconds))}) ms"
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:.3g} MB"
 
 
 def batch_of(batch: int, length: int, device: str) -> tuple[Tensor, Tensor]:
@@ -202,37 +88,24 @@ def peak_bytes(step: Step, scores: Tensor, labels: Tensor, device: str) -> int:
     return most
 
 
-def measure(
-    contenders: dict[str, Step], scores: Tensor, labels: Tensor, seconds: float, device: str
-) -> dict[str, Measured]:
-    """Every contender on the same lists, in turns, for about so many seconds each."""
-    results = {name: Measured() for name in contenders}
+def seconds_of(step: Step, scores: Tensor, labels: Tensor, seconds: float, device: str) -> list[float]:
+    """Of every repetition, for about so many seconds in all."""
     clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
-    def turn(name: str) -> float:
+    def once() -> float:
         leaf = scores.clone().requires_grad_()
         _wait(device)
         start = clock()
-        contenders[name](leaf, labels).backward()
+        step(leaf, labels).backward()
         _wait(device)
         return clock() - start
 
-    first = {name: turn(name) for name in contenders}
-    bursts = {name: max(1, min(20, int(BURST / took))) for name, took in first.items()}
-    rounds = max(3, min(15, int(seconds / max(first.values()))))
-    for _ in range(rounds):
-        for name, steps in bursts.items():
-            if first[name] < 0.5:
-                turn(name)  # warms up code and caches after the others' turns
-            results[name].seconds += [turn(name) for _ in range(steps)]
-    for name, step in contenders.items():
-        results[name].kept = kept_bytes(step, scores.clone(), labels)
-        results[name].peak = peak_bytes(step, scores.clone(), labels, device)
-    return results
+    first = once()
+    return [once() for _ in range(max(3, min(300, int(seconds / first))))]
 
 
-def contenders() -> dict[str, dict[str, Step]]:
-    """Every loss, with those that compute the same thing."""
+def losses() -> dict[str, Step]:
+    """Every loss, by its name; direct metrics as their papers have them."""
     relaxations = {
         "ApproxNDCG": Approx(alpha=10),
         "TwinSigmoidNDCG": TwinSigmoid(alpha=1),
@@ -242,38 +115,14 @@ def contenders() -> dict[str, dict[str, Step]]:
         "FastSoftSortNDCG": FastSoftSort(strength=1),
         "OptimalTransportNDCG": OptimalTransport(),
     }
-    ours: dict[str, Callable[..., Tensor]] = {key: DirectMetric(EXP, value) for key, value in relaxations.items()}
-    surrogates = {name: kind for name, kind in load_all().items() if kind.__module__ not in DIRECT}
-    ours |= {name: kind() for name, kind in surrogates.items()}
-    ours["LambdaLoss@10"] = LambdaLoss(measure="nDCG@10")
-    others = {"allRank": allrank(), "s-t": sentence_transformers()}
-    return {
-        name: {"ours": step} | {who: known[name] for who, known in others.items() if name in known}
-        for name, step in ours.items()
-    }
+    steps: dict[str, Step] = {key: DirectMetric(EXP, value) for key, value in relaxations.items()}
+    steps |= {name: kind() for name, kind in load_all().items() if kind.__module__ not in DIRECT}
+    return steps | {"LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
 
 
 DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
-BURST = 0.1  # seconds of a contender's turn, if a step is shorter
-HEAVY = 2**31  # bytes that one step of a contender may hold; beyond it is not run
-
-
-def _bytes_of(who: str, name: str, batch: int, length: int) -> int:
-    """Roughly what a contender holds, to leave out what would exhaust the machine."""
-    rounds = {"NeuralNDCG": 100, "OptimalTransportNDCG": 200}.get(name, 16)
-    if who == "ours":
-        return 4 * batch * length**2 * (4 if name in ("NeuralNDCG", "OptimalTransportNDCG", "SoftSortNDCG") else 0)
-    if name in ("ListNet", "ListMLE", "RMSE", "BCE"):
-        return 0
-    tuples = 200 * length**2 if (who, name) == ("allRank", "RankNet") else 0  # it lists all pairs in Python
-    return 4 * batch * length**2 * rounds + tuples
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
+QUADRATIC = ("NeuralNDCG", "OptimalTransportNDCG", "SoftSortNDCG")
+"""Losses that hold some matrices of N × N, which are left out where these take more than 2 GiB."""
 
 
 def _hardware(device: str) -> str:
@@ -284,32 +133,28 @@ def _hardware(device: str) -> str:
 
 
 def main() -> None:
-    """Every loss over list lengths; ratios are the contender's over ours."""
+    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose name has one of these in it")
     parser.add_argument("--quick", action="store_true", help="tiny lists and few steps: does it run?")
-    parser.add_argument("--seconds", type=float, default=3.0, help="about how long a contender of a row is timed")
+    parser.add_argument("--seconds", type=float, default=3.0, help="about how long a row is timed")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     seconds, shapes = (0.0, {10: 4, 40: 2}) if options.quick else (options.seconds, SHAPES)
-    names = ("torch", "allRank", "sentence-transformers", "rerank-direct")
-    packages = ", ".join(f"{name} {_version(name)}" for name in names)
+    packages = f"torch {torch.__version__}, rerank {rerank.__version__}"
     print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
-    head("loss", "batch × N", "ours", "graph", "peak", "others: time ratio (graph ratio)")
-    for name, everyone in contenders().items():
+    head("loss", "batch × N", "ms (median)", "graph", "peak")
+    for name, step in losses().items():
         for length, batch in shapes.items() if any(part in name for part in options.only) else ():
-            fitting = {who: step for who, step in everyone.items() if _bytes_of(who, name, batch, length) < HEAVY}
-            if "ours" not in fitting:
+            if name in QUADRATIC and 16 * batch * length**2 >= 2**31:
                 continue
-            others = measure(fitting, *batch_of(batch, length, options.device), seconds, options.device)
-            ours = others.pop("ours")
-            ratios = [
-                f"{who} {other.least / ours.least:.1f} ({other.kept / max(ours.kept, 1):.1f})"
-                for who, other in others.items()
-            ]
-            row(name, f"{batch} × {length}", ours, _mb(ours.kept), _mb(ours.peak), ", ".join(ratios) or "–")
+            scores, labels = batch_of(batch, length, options.device)
+            took = seconds_of(step, scores, labels, seconds, options.device)
+            memory = kept_bytes(step, scores.clone(), labels), peak_bytes(step, scores.clone(), labels, options.device)
+            times = f"{1e3 * min(took):.3g} ({1e3 * statistics.median(took):.3g})"
+            row(name, f"{batch} × {length}", times, *(f"{size / 1e6:.3g} MB" for size in memory))
 
 
 if __name__ == "__main__":
