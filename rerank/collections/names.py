@@ -121,7 +121,7 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
     '1'
 
     Args:
-        source: a file of them (JSONL, TSV or TREC topics; plain, ``.gz`` or ``.xz``), a collection, or its name.
+        source: a file of them (JSONL, TSV or TREC topics, compressed or not), a collection, or its name.
         fields: what makes their texts, in this order: the tags of topics (``title``, ``desc``, ``narr``), keys of JSON
             lines, or fields of an ir_datasets id; None takes the title or text.
 

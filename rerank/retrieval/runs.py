@@ -39,9 +39,6 @@ def read_run(path: str | Path) -> RunTable:
     ...     list(read_run(f"{folder}/x.trec")["q"])
     [Scored(id='a', score=2.5)]
 
-    Returns:
-        The run as columns, some 30 bytes a pair, which is a mapping from query id to documents too.
-
     Raises:
         UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
             with file and line.

@@ -85,17 +85,10 @@ class TwiceError(ValueError):
 
 
 def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, ranks: Array, scores: Array) -> RunTable:
-    """Lines of a run, in the order of the file, as a table in the order of the run.
+    """Lines of a run, ``[T]`` each, as a table: query after query, as they first appear.
 
-    That is query after query, as they first appear; the documents of each in descending order of score as float32,
-    which is how trec_eval holds scores; ties in the order of ranks, then of lines.
-
-    Args:
-        queries: the distinct query ids, as they first appear.
-        codes: ``[T]`` int32, position of each line's query among them.
-        documents: ``[T]`` document ids.
-        ranks: ``[T]`` whole numbers.
-        scores: ``[T]`` float64, finite.
+    The documents of each are in descending order of score as float32, which is how trec_eval holds scores; ties in the
+    order of ranks, then of lines. ``codes`` (int32) are the positions of the lines' queries among ``queries``.
 
     Raises:
         TwiceError: a query has a document twice.

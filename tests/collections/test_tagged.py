@@ -144,17 +144,16 @@ def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path) -> None:
         open_collection(f"trec:{tmp_path}")
 
 
-def test_programs_are_no_text_and_cdata_is(tmp_path: Path) -> None:
-    page = (
-        "<DOC><DOCNO>1</DOCNO><script type=x>var hidden;</SCRIPT >seen <![CDATA[a < b & c]]><style>p {}</style></DOC>"
-    )
-    (tmp_path / "docs").write_text(page)
-    assert list(open_collection(f"trec:{tmp_path}").documents()) == [Document("1", "seen a < b & c")]
-
-
-def test_a_script_without_an_end_hides_nothing(tmp_path: Path) -> None:
-    (tmp_path / "docs").write_text("<DOC><DOCNO>1</DOCNO>before <script> after</DOC>")
-    assert list(open_collection(f"trec:{tmp_path}").documents()) == [Document("1", "before   after")]
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("<script type=x>var hidden;</SCRIPT >seen <![CDATA[a < b & c]]><style>p {}</style>", "seen a < b & c"),
+        ("before <script> after", "before   after"),  # one without an end hides nothing
+    ],
+)
+def test_programs_are_no_text_and_cdata_is(tmp_path: Path, page: str, text: str) -> None:
+    (tmp_path / "docs").write_text(f"<DOC><DOCNO>1</DOCNO>{page}</DOC>")
+    assert list(open_collection(f"trec:{tmp_path}").documents()) == [Document("1", text)]
 
 
 @pytest.mark.parametrize("tag", ["DOCNO", "docid", "DOCHDR", "script"])

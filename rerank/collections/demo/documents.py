@@ -137,10 +137,7 @@ def home(entries: Iterable[tuple[Name, Any, bool]]) -> tuple[Name, Any]:
 
 
 def members(classes: dict[type, str]) -> Iterator[tuple[str, Any]]:
-    """Name the public members of classes.
-
-    Each goes by the class that defines it; where that is private, by the public one nearest to it.
-    """
+    """Name the public members of classes, each by the class that defines it or, if private, the nearest public one."""
     nearest: dict[int, tuple[int, bool, int, str, Any]] = {}
     for owner, class_name in classes.items():
         seen: set[str] = set()
@@ -188,10 +185,7 @@ def described(name: str, value: Any) -> tuple[str, str]:
 
 
 def signature(value: Any) -> str:
-    """The parameters of a callable, without annotations.
-
-    Defaults that are no plain constants, or are places on this machine, become ``...``.
-    """
+    """A callable's parameters without annotations; defaults that are no constants, or places here, become ``...``."""
     if isinstance(value, PROPERTIES) or inspect.isgetsetdescriptor(value):
         return ""
     try:
