@@ -78,20 +78,6 @@ def best_of(group: str) -> str:
     return f"best of {group}"
 
 
-def choose_of_groups(groups: Mapping[str, Sequence[str]], validation: Mapping[str, float]) -> dict[str, str]:
-    """The method of each group with the best validation, a mean over folds and seeds; of equal ones the first.
-
-    Test values have no part in it: the difference of two chosen methods on test is that of two methods that were
-    fixed before. Methods without validation are left aside, and so is a group without any that has it.
-    """
-    chosen = {}
-    for group, methods in groups.items():
-        known = [method for method in methods if not math.isnan(validation.get(method, math.nan))]
-        if known:
-            chosen[group] = max(known, key=lambda method: validation[method])
-    return chosen
-
-
 def compare_all(
     values: Mapping[str, Values],
     pairs: Sequence[tuple[str, str, Pair]],

@@ -13,7 +13,7 @@ from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
-from rerank.experiments.planned import PlannedComparison, best_of, choose_of_groups, compare_all, planned_pairs
+from rerank.experiments.planned import PlannedComparison, best_of, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
 
 NONE = (float("nan"), float("nan"))
@@ -152,21 +152,27 @@ def planned(
 ) -> list[tuple[str, str, tuple[str, str]]]:
     """The comparisons that the configuration plans: pairs of rows, and pairs of the chosen methods of groups."""
     pairs = [(*pair, pair) for pair in planned_pairs(rows, config.baseline, config.pairs == "all")]
-    chosen = choose_of_groups(config.groups, validation_means(outcomes))
+    chosen = chosen_of_groups(config.groups, outcomes)
     names = [(best_of(name), chosen.get(name, best_of(name))) for name in config.groups]
     return pairs + [
         (ours[0], theirs[0], (ours[1], theirs[1])) for i, ours in enumerate(names) for theirs in names[i + 1 :]
     ]
 
 
-def validation_means(outcomes: Mapping[Group, Outcome]) -> dict[str, float]:
-    """By method, the mean over folds and seeds of the validation measure that its search chooses by."""
+def chosen_of_groups(groups: Mapping[str, Sequence[str]], outcomes: Mapping[Group, Outcome]) -> dict[str, str]:
+    """The method of each group with the best validation, a mean over folds and seeds; of equal ones the first.
+
+    Test values have no part in it: the difference of two chosen methods on test is that of two methods that were
+    fixed before. Methods without validation are left aside, and so is a group without any that has it.
+    """
     found: dict[str, list[float]] = {}
     for group, outcome in outcomes.items():
         if outcome.validation:
             value = outcome.validation.get(outcome.cell.monitor, float("nan"))
             found.setdefault(group.method, []).append(value)
-    return {method: float(np.mean(values)) for method, values in found.items()}
+    means = {method: mean for method, of in found.items() if not np.isnan(mean := float(np.mean(of)))}
+    known = {group: [method for method in methods if method in means] for group, methods in groups.items()}
+    return {group: max(methods, key=means.__getitem__) for group, methods in known.items() if methods}
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
@@ -19,19 +18,20 @@ from tests.builders import write_folds
 from tests.experiments.settings import write_experiment
 
 
-def write_config(folder: Path, ensembles: dict[str, list[str]], seeds: tuple[int, ...] = (1, 2)) -> str:
+def write_config(folder: Path) -> str:
     data = {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}}
     model = {"class_path": "MLP", "init_args": {"hidden": [4]}}
     methods = {"ListNet": {"set": {"loss": "ListNet"}}, "Hinge": {"set": {"loss": "PairwiseHinge"}}}
     base = {"data": data, "model": model, "epochs": 2, "batch_size": 4}
-    return write_experiment(folder, base=base, folds=[1], seeds=list(seeds), methods=methods, ensembles=ensembles)
+    ensembles = {"Both": ["ListNet", "Hinge"]}
+    return write_experiment(folder, base=base, folds=[1], seeds=[1, 2], methods=methods, ensembles=ensembles)
 
 
 def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against z-scores computed here, from the runs of all members and seeds."""
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     made = write_folds(tmp_path / "made")
-    assert experiment([write_config(tmp_path, {"Both": ["ListNet", "Hinge"]})]) == 0
+    assert experiment([write_config(tmp_path)]) == 0
     results: dict[str, Any] = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["table"]["Both"]["cells"] == results["table"]["Both"]["wanted"] == 1
     assert results["table"]["ListNet"]["wanted"] == 2
@@ -51,23 +51,3 @@ def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypat
     qrels = letor_lists(made / "Fold1" / "test.txt").qrels
     assert qrels is not None
     assert results["table"]["Both"]["values"]["AP"]["mean"] == pytest.approx(evaluate(both, qrels, "AP").mean["AP"])
-
-
-@pytest.mark.parametrize(
-    ("ensembles", "seeds", "message"),
-    [
-        ({"Both": ["ListNet", "Hnige"]}, (1,), "Hinge"),
-        ({"Hinge": ["ListNet", "Hinge"]}, (1,), "choose another"),
-        ({"Alone": ["ListNet"]}, (1,), "two"),
-    ],
-)
-def test_ensembles_are_of_methods(
-    ensembles: dict[str, list[str]],
-    seeds: tuple[int, ...],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    write_folds(tmp_path / "made")
-    assert main(["experiment", write_config(tmp_path, ensembles, seeds), "--dry-run"]) == 2
-    assert message in capsys.readouterr().err

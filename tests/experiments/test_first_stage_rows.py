@@ -12,7 +12,6 @@ from scipy import stats
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
-from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.search import file_name
 from rerank.lists.folds import fold_of
@@ -108,19 +107,6 @@ def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> No
         line for line in (tmp_path / "out" / "table.md").read_text().splitlines() if line.startswith("| ListNet | 1")
     )
     assert row.split("|")[4:6] == [f" {np.mean(chosen):.4f} ", f" {np.mean(starts):.4f} "]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"methods": {"first stage": {}}}, "'first stage' is the name of another row"),
-        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or set first_stage: hide"),
-        ({"baseline": "first stage", "first_stage": "hide"}, "baseline: no method 'first stage'"),
-    ],
-)
-def test_rows_have_names_of_their_own(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message.replace("+", r"\+")):
-        experiment([write_config(tmp_path, **changes)])
 
 
 def test_what_the_folds_rank_is_a_column_out_of_fold(lists: Lists, tmp_path: Path) -> None:

@@ -284,6 +284,13 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ),
         ({"methods": {"A/B": {}, "A B": {}}}, "would share a folder"),
         ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
+        ({"ensembles": {"Both": ["SmoothI", "Brokn"]}}, "ensembles.Both: no method 'Brokn' (did you mean 'Broken'"),
+        ({"ensembles": {"Broken": ["SmoothI", "Broken"]}}, "choose another"),
+        ({"ensembles": {"Alone": ["SmoothI"]}}, "needs two methods, or two seeds"),
+        ({"methods": {"first stage": {}}, "first_stage": "show"}, "'first stage' is the name of another row"),
+        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or set first_stage: hide"),
+        ({"baseline": "first stage"}, "baseline: no method 'first stage'"),
+        ({"groups": {"one": ["SmoothI"]}}, "alone has nothing to be compared with"),
     ],
 )
 def test_bad_configurations_are_one_line(

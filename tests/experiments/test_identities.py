@@ -127,18 +127,6 @@ def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> N
     assert {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")} == runs
 
 
-def test_two_halves_are_one_experiment(made: Path, tmp_path: Path) -> None:
-    config = f"--config={made / 'experiment.yaml'}"
-    for name, folds in (("one", "[1]"), ("two", "[2,3]")):
-        assert experiment([config, f"--output={tmp_path / name}", f"--folds={folds}"]) == 0
-    shutil.copytree(tmp_path / "two" / "cells", tmp_path / "one" / "cells", dirs_exist_ok=True)
-    before = trained(tmp_path / "one")
-    assert len(before) == 3
-    assert experiment([config, f"--output={tmp_path / 'one'}"]) == 0
-    assert trained(tmp_path / "one") == before
-    assert table(tmp_path / "one") == table(made / "out")
-
-
 def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> None:
     before = trained(copied / "out")
     words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]
