@@ -36,8 +36,8 @@ def write_card(
 
     long, base = contract.get("long", "truncate"), contract.get("name", "")
     plain = contract.get("head") == "hf" and long == "truncate" and "template" not in contract
-    kinds = (("", measures), (", with the first stage", measures.get("with_first_stage", {})))
-    kinds += ((", text part alone", measures.get("text_alone", {})),)
+    kinds = [("", measures), (", with the first stage", measures.get("with_first_stage", {}))]
+    kinds.append((", text part alone", measures.get("text_alone", {})))
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     card = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         metadata=_metadata(contract, measures, data, name, config.get("loss"), plain),

@@ -37,13 +37,14 @@ class PairTemplate:
         query, document = ([i for i, of in enumerate(encoded.sequence_ids()) if of == side] for side in (0, 1))
         if not query or not document or tokenizer.pad_token_id is None:
             raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
-        ids, types = np.asarray(encoded["input_ids"], dtype=np.int64), None
+        ids = np.asarray(encoded["input_ids"], dtype=np.int64)
         middle = ids[query[-1] + 1 : document[0]]
         if not len(middle):
             raise UserError(
                 f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
                 "one that has a template for pairs"
             )
+        types: tuple[int, int, int, int, int] | None = None
         if with_types and "token_type_ids" in tokenizer.model_input_names:
             of = encoded["token_type_ids"]
             types = of[0], of[query[0]], of[document[0] - 1], of[document[0]], of[-1]
