@@ -312,7 +312,7 @@ def test_processes_stop_scoring_together(tmp_path: Path) -> None:
                     os.kill(os.getpid(), signal.SIGTERM)
                 score_shared(model, lists, precision="fp32", budget=None)
         except stops.Stopped as stop:
-            return stop.number
+            return int(stop.number)
         return None
 
     assert by_two(tmp_path, stopped) == [15, 15]
