@@ -90,7 +90,8 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
     for some in tqdm(list(lists.in_blocks(ROWS)), desc="looking at lists", unit=" blocks", disable=None, delay=2):
         look.at(some)
     values = {ranked: pool(parts) for ranked, parts in look.values.items()}
-    missed, tops = float("nan"), []
+    missed = float("nan")
+    tops: list[tuple[int, float, float]] = []
     if (recall := values.get(0)) is not None:
         found = recall.values[-1][~recall.without_relevant[-1]]  # a query without relevant documents misses none
         missed = 1 - float(found.mean()) if len(found) else missed

@@ -5,7 +5,7 @@ Every function takes differences (run minus baseline, one per query) from :func:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -93,7 +93,9 @@ def randomisation(difference: np.ndarray, seed: int = 0) -> float:
 
 def p_value(test: Test, difference: np.ndarray) -> float:
     """The p-value of a test by name."""
-    return {"t-test": paired_t, "wilcoxon": wilcoxon, "randomisation": randomisation}[test](difference)
+    tests: dict[Test, Callable[[np.ndarray], float]]
+    tests = {"t-test": paired_t, "wilcoxon": wilcoxon, "randomisation": randomisation}
+    return tests[test](difference)
 
 
 def correct(

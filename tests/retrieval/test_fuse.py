@@ -38,9 +38,9 @@ def test_scale_shift_and_order_of_a_run_do_not_matter(values: list[int], scale: 
 
 
 def test_runs_of_different_documents_or_queries_are_refused() -> None:
-    with pytest.raises(ValueError, match="different documents"):
+    with pytest.raises(ValueError, match="different queries or documents"):
         ensemble([ranking([1, 2]), ranking([1, 2, 3])])
-    with pytest.raises(ValueError, match="different queries"):
+    with pytest.raises(ValueError, match="different queries or documents"):
         ensemble([ranking([1, 2]), ranking([1, 2]) | {"other": []}])
 
 
