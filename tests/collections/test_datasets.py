@@ -91,6 +91,18 @@ def test_bad_data_sets_are_one_line(tmp_path: Path) -> None:
         read(f"{tmp_path}/gap", columns=COLUMNS)
 
 
+def test_what_is_no_fault_of_the_data_is_not_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    Dataset.from_list(ROWS).save_to_disk(tmp_path / "one")
+    monkeypatch.setattr("datasets.load_from_disk", fail)
+    monkeypatch.setattr("datasets.load_dataset", fail)
+    for name in (str(tmp_path / "one"), "nobody/nothing"):
+        with pytest.raises(MemoryError):
+            open_collection(f"datasets:{name}")
+
+
 def test_the_command_takes_columns(tmp_path: Path) -> None:
     Dataset.from_list(ROWS).save_to_disk(tmp_path / "one")
     output = ["--output", str(tmp_path / "lists")]

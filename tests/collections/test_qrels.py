@@ -39,6 +39,8 @@ def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:
     [
         ("1 0 a 1\n1 0 b\n", "qrels:2: 3 columns; expected a query id, 0, a document id and a grade"),
         ("1 0 a 1 extra\n", "qrels:1: 5 columns"),
+        ("1 0 a high\n", "qrels:1: the grade 'high' is no whole number"),
+        ("1 0 a 0.5\n", "qrels:1: the grade '0.5' is no whole number"),
         ("query-id\tcorpus-id\tscore\n1 0 a 1\n", "qrels:2: 4 columns; expected a query id, a document id and a grade"),
         ("1 0 a 1\n\n1 0 a 2\n", "qrels:3: document 'a' of query '1' has grade 2 here and 1 before"),
         ("\n", "qrels: no judgments in this file"),
@@ -57,6 +59,14 @@ def test_judgments_of_a_collection(tmp_path: Path) -> None:
         read_qrels(f"files:{tmp_path}")
     (tmp_path / "qrels").write_text("1 0 a 1\n")
     assert read_qrels(f"files:{tmp_path}") == {"1": {"a": 1}}
+
+
+def test_nothing_of_that_name(tmp_path: Path) -> None:
+    for source in (tmp_path / "qrels", str(tmp_path / "qrels.txt")):
+        with pytest.raises(UserError, match="no such file"):
+            read_qrels(source)
+    with pytest.raises(UserError, match=r"unknown collection 'cranfeld' \(did you mean 'cranfield'\?\)"):
+        read_qrels("cranfeld")
 
 
 @pytest.mark.parametrize("grade", ["1_0", "１", "1.0", "one", "32768", "-32768", str(2**63), "9" * 5000])

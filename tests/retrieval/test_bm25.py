@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -139,6 +140,28 @@ def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path
     with pytest.raises(UserError, match="document id 'a' again"):
         build_index(open_collection(f"files:{tmp_path}"))
     assert list((home / "indexes").iterdir()) == []
+
+
+def test_a_killed_build_leaves_nothing_that_looks_complete(tmp_path: Path, home: Path, fruit: Collection) -> None:
+    script = """
+import os, signal, sys
+from rerank.collections.folders import FilesFolder
+from rerank.retrieval import build_index
+class Killed(FilesFolder):
+    def documents(self):
+        yield from super().documents()
+        os.kill(os.getpid(), signal.SIGKILL)
+build_index(Killed(sys.argv[1]))
+"""
+    path = fruit.name.partition(":")[2]
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    left = list((home / "indexes").iterdir())
+    assert left
+    assert all(folder.name.startswith(".") for folder in left)
+    index = build_index(fruit)
+    assert index not in left
+    assert BM25().search(index, [Query("1", "pear")])["1"][0].id == "d9"
 
 
 def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:

@@ -65,6 +65,11 @@ def test_a_score_is_lowered_no_further_than_needed(scores: list[float]) -> None:
         assert strictly_decreasing(scores).tolist() == [float(score) for score in expected]
 
 
+def test_scores_are_numbers() -> None:
+    with pytest.raises(ValueError, match="not a number"):
+        strictly_decreasing([1.0, math.nan])
+
+
 IDS = st.text("abz019-_.é😀", min_size=1, max_size=4)
 LISTS = st.lists(st.tuples(IDS, NUMBERS), max_size=20, unique_by=lambda pair: pair[0])
 
@@ -140,6 +145,8 @@ def test_what_the_format_cannot_express_is_refused_before_anything_is_written(tm
     for run, tag in [({"q 1": good}, "t"), ({"q": [Scored("", 1.0)]}, "t"), ({"q": good}, "my tag")]:
         with pytest.raises(UserError, match="which a run file cannot express"):
             write_run(tmp_path / "run", run, tag)
+    with pytest.raises(UserError, match=r"choose a name without \.gz"):
+        write_run(tmp_path / "run.gz", {"q": good})
     with pytest.raises(ValueError, match="has a document twice"):
         write_run(tmp_path / "run", {"q": good * 2})
     with pytest.raises(ValueError, match="not a number"):
@@ -245,20 +252,23 @@ def test_runs_of_three_columns_score_by_reciprocal_ranks(tmp_path: Path) -> None
             read_run(tmp_path / "bad.tsv")
 
 
-@pytest.mark.parametrize("suffix", ["", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("suffix", ["", ".jsonl", ".parquet", ".zst", ".jsonl.bz2"])
 def test_a_run_takes_few_bytes_a_pair(tmp_path: Path, suffix: str) -> None:
     """30 bytes beside the id, however it came; objects take ten times as many."""
     path = tmp_path / f"run{suffix}"
     rows = [(f"q{query}", f"{query}-{i}", -float(i)) for query in range(40) for i in range(500)]
-    if suffix == ".jsonl":
+    if "jsonl" in suffix:
         data = "".join(json.dumps({"qid": q, "docno": d, "score": s}) + "\n" for q, d, s in rows).encode()
     else:
         data = "".join(f"{q} Q0 {d} 1 {s} t\n" for q, d, s in rows).encode()
     if suffix == ".parquet":
         columns = dict(zip(("qid", "docno", "score"), map(list, zip(*rows, strict=True)), strict=True))
         pq.write_table(pa.table(columns), path)
+    elif suffix == ".zst":
+        with pa.CompressedOutputStream(str(path), "zstd") as file:
+            file.write(data)
     else:
-        path.write_bytes(data)
+        path.write_bytes(bz2.compress(data) if suffix.endswith("bz2") else data)
     table = read_run(path)
     assert {query: len(ranking) for query, ranking in table.items()} == {f"q{query}": 500 for query in range(40)}
     assert table["q3"][7] == Scored("3-7", -7.0)
