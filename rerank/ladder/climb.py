@@ -358,11 +358,21 @@ class Climb:
                 for other in (steps[0]["name"], step["below"])
             )
             low, high = (first or {}).get("interval") or (None, None)
-            same = {key: step[key] for key in ("name", "kept", "note", "seconds")}
-            test_mean = float(values[step["name"]].mean()) if on == "test" else None
-            difference = first["difference"] if first else None
-            measured = {"test": test_mean, "difference": difference, "low": low, "high": high, "below": below}
-            rungs.append(Rung(what=str(step["ranker"]), validation=self._mean(step), **same, **measured))
+            rungs.append(
+                Rung(
+                    name=step["name"],
+                    what=str(step["ranker"]),
+                    validation=self._mean(step),
+                    test=float(values[step["name"]].mean()) if on == "test" else None,
+                    difference=first["difference"] if first else None,
+                    low=low,
+                    high=high,
+                    below=below,
+                    kept=step["kept"],
+                    note=step["note"],
+                    seconds=step["seconds"],
+                )
+            )
         counts = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
         notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
         return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, counts, on)

@@ -162,11 +162,11 @@ def read_column(every: Lists, name: str, file: PairFile) -> tuple[Array, list[st
             bar.update(len(rows))
     if not read:
         raise UserError(f"{file.path}: is empty; expected a row per query and document, with a number")
-    known, all = Coverage.of(store, values).queries
-    if known < LEAST * all or not known:
+    told, all = Coverage.of(store, values).queries
+    if told < LEAST * all or not told:
         query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
         raise UserError(
-            f"{file.path}: says something of the candidates of {known} of {all} queries only; its ids are such as "
+            f"{file.path}: says something of the candidates of {told} of {all} queries only; its ids are such as "
             f"{example[0]!r} and {example[1]!r}, those of {store} such as {''.join(query)!r} "
             f"and {''.join(document)!r}; are they of the same collection?"
         )

@@ -343,7 +343,7 @@ def _each_once(table: NamedFrame) -> NamedFrame:
             f"as in row {table.frame.index[other]}; {advice}"
         )
     if grades is not None:
-        for row, other in zip(again, first[again], strict=True):
+        for row, other in zip(again.tolist(), first[again].tolist(), strict=True):
             if grades[row] == grades[other] or (np.isnan(grades[row]) and np.isnan(grades[other])):
                 continue
             raise UserError(

@@ -77,8 +77,8 @@ class MLP(FeatureNetwork):
         """
         if preset is not None and preset not in PRESETS:
             raise UserError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
-        given = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm, "input_norm": input_norm}
-        given |= {"output": output, "momentum": momentum, "dropout": dropout}
+        given: dict[str, Any] = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm}
+        given |= {"input_norm": input_norm, "output": output, "momentum": momentum, "dropout": dropout}
         settings = PLAIN | PRESETS[preset] if preset else PLAIN
         super().__init__(settings | {k: v for k, v in given.items() if v is not None}, normalise, columns)
 
