@@ -11,6 +11,7 @@ from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled, started_po
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import DIRECT, OTHER, SIX, losses, mixing, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, own_measure
+from scripts.evidence.pointwise import against_bce
 from scripts.evidence.statistics import difference, mean, plain, pooled, rows, signed
 from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
@@ -52,6 +53,11 @@ def claims() -> list[Claim]:
             f"gains {against('linear', RELATIVE, POINTWISE)} with clean grades",
             f"and {against('linear-noise', RELATIVE, POINTWISE)} with noisy ones",
             f"it was worse than LambdaLoss, {against('centre', (LADDER,), ('LambdaLoss',))} with a hidden layer",
+        ),
+        *say(
+            "pointwise.tsv.xz: SoftmaxCE − BCE, alone and + BM25",
+            f"by {against_bce('SoftmaxCE', 'alone')} alone",
+            f"{against_bce('SoftmaxCE', '+ BM25')} in halves with BM25",
         ),
         *say(
             "documents.tsv.xz: start documents less what nothing trained",

@@ -11,6 +11,7 @@ from scripts.evidence.fusion import UNTRAINED, fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
+from scripts.evidence.pointwise import against_bce
 from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, rows
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
@@ -70,6 +71,12 @@ def effects() -> dict[str, Effect]:
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
     }
+    found["pointwise"] = Effect(
+        "softmax CE for BCE, a fresh head, one pass, in halves with BM25",
+        against_bce("SoftmaxCE", "+ BM25"),
+        "SciFact",
+        "pointwise",
+    )
     for name, what in NOISE.items():
         losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
         found[name] = Effect(f"{what} ({losses_})", primary(name), "MQ2008", "where")

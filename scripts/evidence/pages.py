@@ -9,6 +9,7 @@ from collections.abc import Callable
 from scripts.evidence import documents, effects, fusion, ladders, losses, others, where
 from scripts.evidence.claims import claims, claims_table
 from scripts.evidence.kept import ROOT, STUDIES
+from scripts.evidence.pointwise import pointwise
 from scripts.evidence.statistics import MARGIN, plain
 
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -50,6 +51,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "documents": documents.documents_means,
     "documents-fresh": documents.documents_against_fresh,
     "documents-seen": documents.documents_seen,
+    "pointwise": pointwise,
     "claims": claims_table,
 }
 """What stands between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
