@@ -246,7 +246,7 @@ def floats(given: Sequence[object], where: Callable[[int], str], name: str) -> A
     """Numbers, ``[n]`` float64, of which float32 holds every one; NaN where there are none (null, or an empty cell)."""
     values = np.full(len(given), np.nan)
     for i, value in enumerate(given):
-        if value is None or value == "":
+        if value is None or (isinstance(value, str) and not value):  # pandas' NA has no truth
             continue
         with suppress(TypeError, ValueError, OverflowError):
             values[i] = float(value)  # type: ignore[arg-type]

@@ -73,7 +73,9 @@ def test_onnx_runtime_scores_what_is_exported_as_the_model_does(best: Path, list
     np.testing.assert_allclose(by_onnxruntime(out, "onnx/model.onnx", short), ours, atol=1e-5)
     small = by_onnxruntime(out, "onnx/model_qint8_avx512_vnni.onnx", short)
     off = np.abs(small - ours)
-    assert 0 < off.max() < 0.1 * np.ptp(ours), "int8 rounds, and no more than that"
+    assert off.max() > 0
+    if "vnni" in Path("/proc/cpuinfo").read_text():  # without, sums of products of int8 saturate at 16 bits
+        assert off.max() < 0.1 * np.ptp(ours), "int8 rounds, and no more than that"
     again = CrossEncoder.load(out)
     np.testing.assert_array_equal(again.text_scores(short, precision="fp32"), ours)
 
