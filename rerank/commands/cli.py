@@ -12,7 +12,7 @@ from rerank import __version__, tasks
 from rerank.commands.candidates import add, export, lists, retrieve
 from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.comparisons import compare, evaluate, experiment, verify
-from rerank.commands.exits import exit_code
+from rerank.commands.exits import exiting
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, calibrate, rerank, train
 from rerank.errors import UserError, nearest
@@ -83,7 +83,9 @@ def run(argv: Sequence[str]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    return exit_code(lambda: run(sys.argv[1:] if argv is None else argv))
+    with exiting() as end:
+        run(sys.argv[1:] if argv is None else argv)
+    return end.code
 
 
 if __name__ == "__main__":

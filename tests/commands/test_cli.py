@@ -114,9 +114,9 @@ def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
     features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-        "from pathlib import Path; from rerank.commands.exits import exit_code; "
+        "from pathlib import Path; from rerank.commands.exits import exiting; "
         "from rerank.features.letor import letor_lists; "
-        f"sys.exit(exit_code(lambda: letor_lists(Path({str(features)!r}))))"
+        f"\nwith exiting() as end:\n    letor_lists(Path({str(features)!r}))\nsys.exit(end.code)"
     )
     environment = os.environ | {"RERANK_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
