@@ -108,7 +108,8 @@ def test_lines_that_lack_a_column_are_answered_with_what_is_missing(place: Path,
     lines.append({"query": query, "documents": [], "columns": {"bm25": [], "dense": []}})
     assert answer_lines(str(place / "ranker"), [json.dumps(line) for line in lines], out) == 4
     found = [json.loads(line) for line in out.getvalue().splitlines()]
-    messages = [f"the ranker mixes in column {name}; give" for name in ("bm25", "dense")]
+    alone = "give its scores of the documents; or rank by the model alone: --no-mix"
+    messages = [f"the ranker mixes in column {name}; {alone}" for name in ("bm25", "dense")]
     messages += [f"dense has 1 numbers, there are {len(documents)} documents", "columns: expected an object"]
     for answer, message in zip(found, messages, strict=False):
         assert message in answer["error"]

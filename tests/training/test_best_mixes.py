@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import rerank
 from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.weights import GRID
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.contract import add_to_contract, read_contract
@@ -25,7 +20,6 @@ from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, read_run
 from rerank.storage.hashes import read_sealed
-from rerank.tasks.answer import answer_lines
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training, fit
 from tests.builders import make_lists
@@ -84,42 +78,13 @@ def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Trained) -> 
     assert beside["test"]["ours"] == pytest.approx(text.measures["with_first_stage"]["test"]["nDCG"], abs=1e-12)
     assert beside["test"]["first"] == pytest.approx(text.measures["first_stage"]["test"]["first"], abs=1e-12)
     assert "test, mixed with the first stage: nDCG" in str(text.training)
+    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (text.best / "README.md").read_text()
 
 
 def test_a_training_has_the_model_and_the_ranker(text: Trained) -> None:
     assert isinstance(text.training.model, CrossEncoder) and isinstance(text.training.ranker, Mixed)
     assert (text.training.ranker.predict(text.test) == rerank.load(text.best).predict(text.test)).all()
     assert (text.training.model.predict(text.test) == rerank.load(text.best, mix=False).predict(text.test)).all()
-
-
-@settings(max_examples=8)
-@given(weight=st.sampled_from(GRID[1:]))
-def test_it_ranks_alike_everywhere(text: Trained, tmp_path_factory: pytest.TempPathFactory, weight: float) -> None:
-    """From Python, the command line, standard input and PyTerrier, whatever share validation had chosen."""
-    place = tmp_path_factory.mktemp("share")
-    write_ranker(text.best, {"bm25": weight}, 1 - weight, place / "best")
-    expected = ids(mixed_by_hand(text, weight))
-    assert ids(rerank.rerank_lists(str(place / "best"), text.test)) == expected
-    words = ["--model", str(place / "best"), "--lists", str(text.test.store.folder), "--output", str(place / "run")]
-    assert main(["rerank", *words]) == 0
-    written = ids(read_run(place / "run"))
-    assert {query: written.get(query, []) for query in expected} == expected
-    frame = text.test.to_dataframe()
-    for query, rows in frame.groupby("query_id", sort=False):
-        line = {"query": rows["query"].iloc[0], "documents": rows["text"].tolist()}
-        out = io.StringIO()
-        asked = json.dumps(line | {"columns": {"bm25": rows["bm25"].tolist()}})
-        assert answer_lines(place / "best", [asked], out) == 0
-        ranking = json.loads(out.getvalue())["ranking"]
-        assert [rows["doc_id"].iloc[one["index"]] for one in ranking] == expected[str(query)]
-    pytest.importorskip("pyterrier")
-    from rerank.pyterrier import RerankTransformer
-
-    results = frame.rename(columns={"query_id": "qid", "doc_id": "docno", "bm25": "score"})
-    found = RerankTransformer(place / "best")(results)
-    assert {query: rows["docno"].tolist() for query, rows in found.groupby("qid")} == {
-        query: documents for query, documents in expected.items() if documents
-    }
 
 
 def test_without_the_mix_the_model_ranks_alone(text: Trained, tmp_path: Path) -> None:
@@ -130,24 +95,12 @@ def test_without_the_mix_the_model_ranks_alone(text: Trained, tmp_path: Path) ->
     assert {query: written.get(query, []) for query in ids(alone)} == ids(alone)
     assert main(["add", *words, "--name", "alone", "--no-mix", "--in-sample"]) == 0
     assert main(["add", *words, "--name", "mixed", "--in-sample"]) == 0
-    added = Lists.open(str(text.test.store.folder)).select(
-        [Lists.open(str(text.test.store.folder)).query_ids.index(query) for query in text.test.query_ids]
-    )
+    whole = Lists.open(str(text.test.store.folder))
+    added = whole.select([whole.query_ids.index(query) for query in text.test.query_ids])
     assert ids(added.run(added.column("alone"))) == ids(alone)
     assert ids(added.run(added.column("mixed"))) == ids(rerank.rerank_lists(str(text.best), text.test))
     for name in ("alone", "mixed"):
         added.store.drop_column(name)
-
-
-def test_a_line_without_the_columns_of_the_mix_is_refused(text: Trained) -> None:
-    out = io.StringIO()
-    assert answer_lines(text.best, [json.dumps({"query": "a", "documents": ["b"]})], out) == 1
-    assert "column bm25; give its scores of the documents; or rank by the model alone: --no-mix" in out.getvalue()
-
-
-def test_the_card_says_the_mix(text: Trained) -> None:
-    weight = text.measures["with_first_stage"]["first_stage_weight"]
-    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (text.best / "README.md").read_text()
 
 
 def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path: Path) -> None:
@@ -182,8 +135,6 @@ def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path
 
 def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Trained, tmp_path: Path) -> None:
     """A training without a look at its test lists, which are measured afterwards, as a finished run is."""
-    from dataclasses import replace
-
     unseen = replace(text.training.settings, test=False)
     fit(unseen, tmp_path / "run")
     assert "ranker" not in read_sealed(tmp_path / "run" / "measures.json")
