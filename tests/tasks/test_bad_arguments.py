@@ -72,6 +72,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # losses
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
     "a class of losses": (lambda t: t.train(loss=rerank.ListNet), r"loss: .* not the class ListNet itself"),
+    "the last epoch of trees": (
+        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), epoch_by="last"),
+        r"epoch_by: is for networks",
+    ),
     "losses without terms": (lambda t: t.train(loss=[rerank.ListNet(), rerank.MSE()]), r"loss: expected a loss"),
     "no terms": (lambda t: t.train(loss=[]), r"loss\.terms: name one term"),
     "a term of a name": (lambda t: rerank.Term("MSE"), r"Term\.loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]

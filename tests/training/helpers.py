@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
@@ -35,6 +37,25 @@ def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tup
     accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
     value = accumulator.accumulate(whole_batch(lists), 1).loss
     return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+class Stopped(Exception):
+    """Ends a training where it is."""
+
+
+@contextmanager
+def stopping_at(step: int) -> Iterator[None]:
+    """What is trained within ends before it takes this step, without a checkpoint of that moment, as if killed."""
+    accumulate = Gradients.accumulate
+
+    def stop(self: Gradients, groups: list[ListSample], number: int, *rest: Any) -> Any:
+        if number == step:
+            raise Stopped
+        return accumulate(self, groups, number, *rest)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Gradients, "accumulate", stop)
+        yield
 
 
 def by_two(folder: Path, work: Callable[[int], Any]) -> list[Any]:

@@ -14,8 +14,8 @@ from rerank import Decoder, Lists, LoRA
 from rerank.kernels.memory import kept
 from rerank.models.load import load_model
 from rerank.training.gradient import Chunked, backpropagate
-from rerank.training.trainer import Trainer
 from tests.builders import make_decoder, make_lists, train
+from tests.training.helpers import stopping_at
 
 
 @pytest.fixture(scope="module")
@@ -35,27 +35,12 @@ def losses(run: Path) -> list[float]:
     return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
 
 
-def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(
-    decoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(decoder: Path, tmp_path: Path) -> None:
     make_lists(tmp_path)
     train(words(tmp_path, decoder, "whole"))
     found = losses(tmp_path / "whole")
     assert np.mean(found[-4:]) < 0.95 * np.mean(found[:4])
-
-    class Stopped(Exception):
-        pass
-
-    steps = iter(range(99))
-    checkpoint = Trainer._checkpoint
-
-    def stop(trainer: Trainer, *args: object) -> None:
-        checkpoint(trainer, *args)  # type: ignore[arg-type]
-        if next(steps) == 1:
-            raise Stopped
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Trainer, "_checkpoint", stop)
+    with stopping_at(8):
         train(words(tmp_path, decoder, "stopped"))
     saved = load_file(sorted((tmp_path / "stopped" / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
     assert saved and all("lora" in name for name in saved), "a checkpoint holds what is trained"
@@ -64,9 +49,8 @@ def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(
     one, other = (load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped"))
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
     best = load_model(tmp_path / "stopped" / "best", mix=False)
-    assert isinstance(best, Decoder) and "from rerank import Decoder" in (
-        tmp_path / "stopped" / "best" / "README.md"
-    ).read_text(encoding="utf-8")
+    card = (tmp_path / "stopped" / "best" / "README.md").read_text(encoding="utf-8")
+    assert isinstance(best, Decoder) and "from rerank import Decoder" in card
 
 
 @pytest.mark.parametrize("head", ["yes_no", "hf"])

@@ -39,6 +39,7 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     began = time.perf_counter()
     folder = run(tmp_path, tiny_model, "--tracker=[]", "--seed=7")
     (only,) = starts(folder)
+    assert not (folder / "rerank").exists(), "no tracker, no events"
     assert 0 < only["seconds"] < time.perf_counter() - began
     assert only["seed"] == 7
     assert only["packages"]["torch"] == version("torch")
@@ -83,30 +84,18 @@ def test_packages_leave_out_tools_for_tests() -> None:
     assert not {"pytest", "ruff", "mypy"} & packages().keys()
 
 
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What TensorBoard's own reader finds in a run folder."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder / "rerank"), size_guidance={"scalars": 0})
-    events.Reload()
-    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
-
-
 def test_tensorboard_shows_the_metrics_where_it_is_installed(tmp_path: Path, tiny_model: Path) -> None:
-    pytest.importorskip("tensorboard")
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     folder = run(tmp_path, tiny_model)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    found = scalars(folder)
+    events = accumulator.EventAccumulator(str(folder / "rerank"), size_guidance={"scalars": 0}).Reload()
+    found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
     steps = [(line["step"], line["loss"]) for line in lines if "loss" in line]
     assert [step for step, _ in found["loss"]] == [step for step, _ in steps]
     assert [value for _, value in found["loss"]] == pytest.approx([value for _, value in steps], rel=1e-6)
     validations = [(line["step"], line["validation"]["nDCG"]) for line in lines if "validation" in line]
     assert len(validations) == 2
     assert found["validation/nDCG"] == [(step, pytest.approx(value, rel=1e-6)) for step, value in validations]
-
-
-def test_no_tracker_leaves_no_events(tmp_path: Path, tiny_model: Path) -> None:
-    assert not (run(tmp_path, tiny_model, "--tracker=[]", "--epochs=1") / "rerank").exists()
 
 
 def test_settings_are_flat() -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,11 @@ from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.lists import Lists, build_lists
-from rerank.losses import DirectMetric, ListNet, PairwiseHinge
+from rerank.lists import Lists
+from rerank.losses import DirectMetric, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -31,10 +27,8 @@ from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.optimizer import make_optimizer
-from rerank.training.run_folder import newest_checkpoint as newest
-from tests.builders import make_lists, random_run, train, write_collection
-from tests.forked import Command
-from tests.training.helpers import assert_equal, assert_same, gradients, metrics, weights
+from tests.builders import make_lists, train
+from tests.training.helpers import assert_equal, assert_same, gradients, metrics, stopping_at, weights
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -68,17 +62,6 @@ def test_the_gradient_of_w_is_the_same_in_every_mode(
     assert_equal(found[1], whole[1])
 
 
-def test_the_gradient_of_w_is_that_of_differences(tiny_model: Path, lists: Lists) -> None:
-    model = make(tiny_model)
-    found = gradients(model, lists, ListNet())[1]["start.weights"]
-    for column in (0, 1):
-        values = []
-        for step in (0.01, -0.01):
-            model.start.set([0.5 + step * (column == 0), 0.5 + step * (column == 1)])
-            values.append(gradients(model, lists, ListNet())[0])
-        assert found[column].item() == pytest.approx((values[0] - values[1]) / 0.02, rel=0.02, abs=1e-3)
-
-
 def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
     """Scores are spread at once: the head is told where to go, w too."""
     model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
@@ -94,20 +77,11 @@ def test_w_has_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
     assert (group["lr"], group["weight_decay"]) == (0.25, 0.0)
 
 
-def other_queries(folder: Path) -> Lists:
-    """Lists of queries that no others have."""
-    name = write_collection(folder / "c", seed=4)
-    for file, query in (("queries.jsonl", r'(?<="_id": ")q'), ("qrels/test.tsv", r"^q(?=\d)")):
-        path = folder / "c" / file
-        path.write_text(re.sub(query, "t", path.read_text(), flags=re.MULTILINE))
-    run = random_run(name, [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18], seed=4)
-    return build_lists(open_collection(name), run, folder / "lists")
-
-
 @pytest.fixture
 def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     make_lists(tmp_path)
-    other_queries(tmp_path / "test")
+    other = make_lists(tmp_path / "made", seed=4).to_dataframe()
+    Lists.from_dataframe(other.assign(query_id="t" + other["query_id"])).save(tmp_path / "test" / "lists")
     found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2", "--epochs=2"]
     found += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--tracker=[]"]
     found += ["--model.document_length=24", "--model.start=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
@@ -190,25 +164,20 @@ def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words:
     assert not (tmp_path / "run").exists()
 
 
-def test_killed_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -> None:
+def test_stopped_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -> None:
     """A head that was trained, too: w, found at the start, is that of the checkpoint afterwards."""
     first = tmp_path / "first"
     train([*(word for word in words if not word.startswith("--model.start")), f"--output={first}", "--epochs=1"])
     words = [f"--model.name={first / 'best'}" if word.startswith("--model.name") else word for word in words]
-    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
     words = [*words, "--epochs=6"]
     train([*words, f"--output={alone}"])
-    for kills in range(2):
-        process = Command(["train", *words, f"--output={killed}"])
-        before, waited = newest(killed), time.monotonic()
-        while process.poll() is None and newest(killed) == before and time.monotonic() - waited < 120:
-            time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL, kills
-    train([*words, f"--output={killed}"])
-    assert_same(weights(killed), weights(alone))
-    assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
-    assert metrics(killed) == metrics(alone)
-    contracts = [json.loads((run / "best" / "rerank.json").read_text())["start"] for run in (killed, alone)]
+    for step in (3, 9):
+        with stopping_at(step):
+            train([*words, f"--output={stopped}"])
+    train([*words, f"--output={stopped}"])
+    assert_same(weights(stopped), weights(alone))
+    assert_same(load_file(stopped / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
+    assert metrics(stopped) == metrics(alone)
+    contracts = [json.loads((run / "best" / "rerank.json").read_text())["start"] for run in (stopped, alone)]
     assert contracts[0] == contracts[1] and contracts[0]["weights"][0] != 1
