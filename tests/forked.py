@@ -120,14 +120,19 @@ def _command(words: list[str], said: str) -> None:
         os._exit(code)
 
 
-def together(count: int, words: Sequence[str]) -> None:
+def started(count: int, words: Sequence[str]) -> list[Command]:
     """``rerank WORDS`` by several processes, as torchrun starts them."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
-    processes = [Command(words, rank) for rank in ranks]
+    return [Command(words, rank) for rank in ranks]
+
+
+def together(count: int, words: Sequence[str]) -> None:
+    """What :func:`started` starts, to its end."""
+    processes = started(count, words)
     said = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0] * count, "\n".join(said)
 

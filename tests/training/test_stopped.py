@@ -6,10 +6,10 @@ import json
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model
-from tests.forked import Command
+from tests.forked import Command, started, together
 from tests.training.helpers import assert_same, metrics, weights
 
 
@@ -37,40 +37,15 @@ def options(tmp_path: Path) -> list[str]:
     ]
 
 
-class Trainings:
-    """``rerank train`` in one process, or in several that meet.
-
-    Args:
-        options: the options.
-        run: the run folder.
-        processes: how many there are.
-    """
-
-    def __init__(self, options: list[str], run: Path, processes: int) -> None:
-        self.run = run
-        with socket.socket() as found:
-            found.bind(("localhost", 0))
-            port = str(found.getsockname()[1])
-        shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-        ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
-        words = ["train", *options, f"--output={run}"]
-        self.commands = [Command(words, rank if processes > 1 else None) for rank in ranks]
-
-    def wait(self) -> tuple[list[int | None], str]:
-        """Their exit codes, and what the first one said."""
-        said = [command.communicate() for command in self.commands]
-        return [command.returncode for command in self.commands], said[0]
-
-    def wait_for_lines(self, count: int) -> None:
-        """Until ``metrics.jsonl`` has so many."""
-        waited = time.monotonic()
-        while lines(self.run) < count and time.monotonic() - waited < 300:
-            time.sleep(0.002)
-
-
 def lines(run: Path) -> int:
     file = run / "metrics.jsonl"
     return file.read_text().count("\n") if file.exists() else 0
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    waited = time.monotonic()
+    while not done() and time.monotonic() - waited < 300:
+        time.sleep(0.002)
 
 
 @pytest.mark.parametrize(
@@ -83,13 +58,15 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
 ) -> None:
     """Where it was stopped its newest checkpoint is: nothing is trained twice. The signal goes to one process only."""
     alone, run, rng = tmp_path / "alone", tmp_path / "run", random.Random(0)
-    assert Trainings(options, alone, processes).wait()[0] == [0] * processes
+    together(processes, ["train", *options, f"--output={alone}"])
     total = lines(alone)
     for turn, number in enumerate(sent, 1):
-        trainings = Trainings(options, run, processes)
-        trainings.wait_for_lines(turn * total // 5 + rng.randrange(total // 8))
-        trainings.commands[0].send_signal(number)
-        codes, said = trainings.wait()
+        commands = started(processes, ["train", *options, f"--output={run}"])
+        least = turn * total // 5 + rng.randrange(total // 8)
+        wait_until(lambda least=least: lines(run) >= least)
+        commands[0].send_signal(number)
+        said, *_ = [command.communicate() for command in commands]
+        codes = [command.returncode for command in commands]
         assert not (run / "measures.json").exists(), f"was through before it was stopped: {said}"
         assert codes[0] == 128 + number, said
         assert all(code in (128 + number, 143) for code in codes)
@@ -98,7 +75,7 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
         assert newest(run) == f"step-{int(step[1]):08d}"
         logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(step[1])
-    assert Trainings(options, run, processes).wait()[0] == [0] * processes
+    together(processes, ["train", *options, f"--output={run}"])
     assert_same(weights(run), weights(alone))
     assert_same(load_file(run / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
     assert metrics(run) == metrics(alone)
@@ -121,21 +98,17 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     """A step that takes minutes is not waited for; a signal that comes twice within a second is one."""
     make_lists(tmp_path / "long", [60] * 12, seed=1)
     long = [f"--data.train={tmp_path / 'long' / 'lists'}", "--batch_size=2000", "--steps_per_epoch=1", "--epochs=1"]
-    trainings = Trainings([*options, *long], tmp_path / "run", 1)
-    waited = time.monotonic()
-    while not (tmp_path / "run" / "provenance.json").exists() and time.monotonic() - waited < 300:
-        time.sleep(0.01)
+    command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
+    wait_until((tmp_path / "run" / "provenance.json").exists)
     time.sleep(2)
-    (command,) = trainings.commands
     command.send_signal(signal.SIGINT)
     command.send_signal(signal.SIGINT)
     time.sleep(1.2)
     assert command.poll() is None, "the step is under way"
     asked = time.monotonic()
     command.send_signal(signal.SIGINT)
-    codes, said = trainings.wait()
-    assert codes == [130]
-    assert "left at once" in said
+    assert "left at once" in command.communicate()
+    assert command.returncode == 130
     assert time.monotonic() - asked < 10
     assert not list((tmp_path / "run").glob("checkpoints/step-*"))
 
