@@ -49,6 +49,10 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
 
 
 BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
+ADD = ["add", "--lists", "LISTS"]
+EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
+EXPORT = ["export", "--lists", "l", "--output", "OUT"]
+SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--share", "0/2"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,23 @@ BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
         ([*BM25, "--qrels", "BAD"], "bad.trec:1: "),
         (["rerank", "--model", "nowhere", "--lists", "COLLECTION", "--output", "OUT"], "not a lists folder"),
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
-        (["add", "--lists", "LISTS", "--model", "HERE"], "not a model folder"),
+        # options that have no use in the way that a command is called
+        ([*ADD, "--run", "x.trec", "--precision", "fp32"], "--precision: has no effect without"),
+        ([*ADD, "--run", "x.trec", "--token-budget", "9"], "--token-budget: has no effect without"),
+        ([*ADD, "--run", "x.trec", "--in-sample"], "--in-sample: has no effect without"),
+        ([*ADD, "--run", "x.trec", "--name", "x"], "--name: has no effect on a file"),
+        ([*ADD, "--drop", "c", "--precision", "bf16"], "--precision: has no effect without"),
+        ([*ADD, "--embed", "m", "--model", "x"], "--model: cannot be combined with --embed"),
+        ([*ADD, "--embed", "m", "--in-sample"], "--in-sample: has no effect without"),
+        ([*ADD, "--embed", "none"], "no such model folder"),
+        (ADD, "--embed MODEL"),
+        ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
+        ([*EXPORT, "--depth", "0"], "--depth: is for exporting a model"),
+        ([*EXPORT, "--force"], "--force: is for exporting a model"),
+        ([*EXPORT, "--model", "m", "--column", "c"], "--column: has no effect with"),
+        ([*EVALUATE, "--tests", "t-test"], "tests: has no effect without a baseline"),
+        ([*EVALUATE, "--correction", "none"], "correction: has no effect without a baseline"),
+        ([*SHARE, "--html", "x.html"], "html: a share makes no report"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -68,15 +88,9 @@ def test_bad_input_is_one_line_and_exit_code_2(
 ) -> None:
     (tmp_path / "bad.trec").write_text("q0 Q0 d1 1 2.0 x\nq0 Q0 d1 2 1.0 x\n")
     (tmp_path / "other.trec").write_text("other Q0 d1 1 2.0 x\n")
-    names = {
-        "COLLECTION": write_collection(tmp_path / "c"),
-        "OUT": str(tmp_path / "out"),
-        "BAD": str(tmp_path / "bad.trec"),
-        "OTHER": str(tmp_path / "other.trec"),
-        "HERE": str(tmp_path),
-    }
-    if "LISTS" in words:
-        names["LISTS"] = str(make_lists(tmp_path / "made").store.folder)
+    names = {"COLLECTION": write_collection(tmp_path / "c"), "LISTS": str(make_lists(tmp_path / "made").store.folder)}
+    names |= {"OUT": str(tmp_path / "out"), "BAD": str(tmp_path / "bad.trec"), "OTHER": str(tmp_path / "other.trec")}
+    names["dense=BAD"] = f"dense={names['BAD']}"
     assert main([names.get(word, word) for word in words]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("rerank: error: ")

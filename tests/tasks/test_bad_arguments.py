@@ -39,12 +39,6 @@ class Things:
         lists = self.lists if lists is None else lists
         return rerank.train(model or self.model, lists, loss, **{"output": self.folder / "run"} | settings)
 
-    def step(self, **settings: Any) -> Any:
-        return self.train(optimization=rerank.Optimization(**settings))
-
-    def mlp(self, **settings: Any) -> Any:
-        return self.train(rerank.MLP(**{"hidden": [4], "columns": ["bm25"]} | settings))
-
     def evaluate(self, run: Any = "bm25", **settings: Any) -> Any:
         return rerank.evaluate(self.lists, {"x": run}, **settings)
 
@@ -53,14 +47,11 @@ class Things:
 
 
 CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
-    # how the weights move
+    # train
     "a dictionary of rates": (lambda t: t.train(optimization={"head_lr": 1e-3}), r"expected an Optimization"),
-    # counts and choices
-    # measures
     "a monitor that is a list": (lambda t: t.train(monitor=["nDCG@10"]), r"monitor: expected text"),
     "a monitor that counts": (lambda t: t.train(monitor="NumRel"), r"monitor: NumRel only counts"),
     "no measures": (lambda t: t.train(measures=""), r"no measure given"),
-    # lists
     "no training lists": (lambda t: t.train(lists=t.lists.select([])), r"lists: .* has no lists"),
     "an empty list of lists": (lambda t: t.train(lists=[]), r"lists: expected one or more lists"),
     "validation lists without judgments": (lambda t: t.train(validation=t.unjudged), r"validation: .* no judgments"),
@@ -69,7 +60,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
     "a folder of letters": (lambda t: t.train(output=t.folder / "full"), r"full exists and is not a run folder"),
     "a file for a folder": (lambda t: t.train(output=t.folder / "full" / "letter.txt"), r"letter\.txt is a file"),
-    # losses
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
     "a class of losses": (lambda t: t.train(loss=rerank.ListNet), r"loss: .* not the class ListNet itself"),
     "the last epoch of trees": (
@@ -133,7 +123,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: rerank.evaluate(t.lists, ["bm26"]),
         r"bm26: no such run file, nor a column \(did you mean 'bm25'\?\); there are bm25",
     ),
-    # train
     "the second lists are not judged": (
         lambda t: t.train(lists=[t.lists, t.unjudged]),
         r"lists, number 2 of 2: .* has no judgments",

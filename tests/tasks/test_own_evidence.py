@@ -10,7 +10,6 @@ import pytest
 from rerank import Lists, Texts, retrieve
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.tasks.retrieve import Search
 from tests.builders import write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -55,24 +54,3 @@ def test_titles_are_queries_of_documents_without_them(tmp_path: Path) -> None:
     assert len(few) == 2 and set(few.query_ids) < set(lists.query_ids)
     with pytest.raises(UserError, match="titles:2000"):
         retrieve(Texts(documents, {"q": "x"}), queries="titles:some")
-
-
-def test_what_does_not_go_together_is_refused_in_a_line(
-    tmp_path: Path, collection: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lists = str(tmp_path / "lists")
-    retrieve(collection, lists, depth=5, search=Search())
-    for words, said in [
-        (["--embed", MODEL, "--model", "x"], "--model: cannot be combined with --embed"),
-        (["--embed", MODEL, "--in-sample"], "--in-sample: has no effect without"),
-        (["--embed", str(tmp_path / "none")], "no such model folder"),
-        ([], "--embed MODEL"),
-    ]:
-        assert main(["add", "--lists", lists, *words]) == 2
-        error = capsys.readouterr().err
-        assert said in error and error.count("\n") == 1
-    run = tmp_path / "run.trec"
-    run.write_text("".join(f"q0 Q0 d{i} {i + 1} {9 - i} x\n" for i in range(3)))
-    words = ["--collection", collection, "--output", f"{lists}2", "--dense", MODEL, "--run", f"dense={run}"]
-    assert main(["retrieve", *words]) == 2
-    assert "column of --dense is called dense" in capsys.readouterr().err

@@ -30,12 +30,12 @@ def whole_batch(lists: Lists) -> list[ListSample]:
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
     """The loss and the gradient of one batch of all lists, a share of the training's steps after its start."""
-    share = options.pop("share", 0.0)
+    share, precision = options.pop("share", 0.0), options.pop("precision", "fp32")
     limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
     model.zero_grad(set_to_none=True)
     model.train()
     torch.manual_seed(1)
-    accumulator = Gradients(model, model.inputs(lists), lists, loss, "fp32", limits, **options)  # type: ignore[arg-type]
+    accumulator = Gradients(model, model.inputs(lists), lists, loss, precision, limits, **options)  # type: ignore[arg-type]
     value = accumulator.accumulate(whole_batch(lists), 1, share).loss
     return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
 

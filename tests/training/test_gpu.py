@@ -12,19 +12,19 @@ import torch
 
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.lists import Lists
-from rerank.lists.sampling import Full
 from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
-from rerank.training.batches import Batches
 from rerank.training.step import Gradients, MemoryLimits
 from scripts.bench.models import random_model
 from tests.builders import train
+from tests.training.helpers import gradients, whole_batch
 
 pytestmark = pytest.mark.gpu
+LOSS = DirectMetric("nDCG@10", SmoothI())
 
 
 def make_model(folder: Path, dropout: float = 0.0) -> Path:
@@ -51,15 +51,10 @@ def test_scores_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Path) 
 
 def test_gradients_on_the_gpu_are_those_of_the_cpu(lists: Lists, tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    found = {}
-    for device in ("cpu", "cuda"):
-        model.to(device).zero_grad(set_to_none=True)
-        loss = DirectMetric("nDCG@10", SmoothI())
-        Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(8192), 3).accumulate(batch, 1)
-        found[device] = {name: p.grad.cpu() for name, p in model.named_parameters() if p.grad is not None}
-    for name, gradient in found["cpu"].items():
-        torch.testing.assert_close(found["cuda"][name], gradient, rtol=1e-2, atol=1e-4, msg=name)
+    _, here = gradients(model, lists, LOSS, micro_batch_size=3)
+    _, there = gradients(model.to("cuda"), lists, LOSS, micro_batch_size=3)
+    for name, gradient in here.items():
+        torch.testing.assert_close(there[name].cpu(), gradient, rtol=1e-2, atol=1e-4, msg=name)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -118,17 +113,11 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
         return result
 
     model.network.forward = forward
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
     found = {}
     for mode in ("full", "cached"):
-        torch.manual_seed(1)
-        model.zero_grad(set_to_none=True)
-        loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(
-            model, model.inputs(lists), lists, loss, precision, MemoryLimits(200), len(lists), gradient=mode
-        )  # type: ignore[arg-type]
-        step.accumulate(batch, 1)
-        found[mode] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+        options = {"token_budget": 200, "micro_batch_size": len(lists), "precision": precision, "gradient": mode}
+        _, taken = gradients(model, lists, LOSS, **options)
+        found[mode] = torch.cat([gradient.flatten() for gradient in taken.values()])
         if mode == "cached":
             chunks = (len(seen) + 1) // 2
             assert chunks > 2
@@ -141,11 +130,9 @@ def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Pa
 
 def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24).to("cuda")
-    batch = next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
-    peaks = {}
+    batch, peaks = whole_batch(lists), {}
     for mode in ("cached", "full"):
-        loss = DirectMetric("nDCG@10", SmoothI())
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", MemoryLimits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
         for _ in range(2):  # the first has the parameters' gradients to make
             model.zero_grad(set_to_none=False)
             torch.cuda.reset_peak_memory_stats()
@@ -158,13 +145,8 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
     for needed in ("jsonargparse", "ir_measures"):
         pytest.importorskip(needed)
-    words = [
-        f"--data.train={lists.store.folder}",
-        "--data=ListsData",
-        "--model=CrossEncoder",
-        f"--model.name={tiny_model}",
-    ]
-    words += ["--model.query_length=8", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=5"]
+    words = ["--data=ListsData", f"--data.train={lists.store.folder}", "--model=CrossEncoder", "--model.query_length=8"]
+    words += [f"--model.name={tiny_model}", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=5"]
     measures = train([*words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["nDCG@10"] <= 1
     assert "precision bf16" in (tmp_path / "run" / "log.txt").read_text()
