@@ -23,19 +23,16 @@ MATHEMATICS = [
 FILES = [path.relative_to(ROOT) for path in (ROOT / "rerank").rglob("*.py") if ">>> " in path.read_text("utf-8")]
 OTHERS = sorted({".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in FILES} - {*MATHEMATICS})
 ROOMS = ("losses", "relaxations", "measures", "collections", "retrieval")
-ELSEWHERE = {
+SHOWN_ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",
     "prebuilt_index": "downloads; docs/collections.md",
     "start_jvm": "starts Java; tests/retrieval",
-}
-"""Functions whose example would start Java or need a network, and where they are shown."""
-SHOWN_ELSEWHERE = {
     "auto": "docs/auto.md; tests/ladder",
     "Ladder": "docs/auto.md; tests/ladder",
     "Decoder": "docs/decoders.md; tests/models/text",
     "export_model": "docs/export.md; tests/tasks",
 }
-"""Names that one imports from ``rerank`` and whose example would need weights, an extra or minutes."""
+"""Names whose example would need Java, a network, weights, an extra or minutes, and where they are shown."""
 
 
 @pytest.mark.parametrize("name", [*MATHEMATICS, *OTHERS])
@@ -49,27 +46,12 @@ def test_examples(name: str) -> None:
             assert ">>> " in (kind.__doc__ or ""), f"{kind.__name__} has no example"
 
 
-def test_every_name_of_the_package_has_an_example() -> None:
-    """Tried where it stands; what needs weights or minutes is shown on a page."""
-    lacking, homes = set(), set()
-    for name in rerank.__all__:
-        value = getattr(rerank, name)
-        if ">>> " in (value.__doc__ or ""):
-            homes |= {value.__module__}
-        else:
-            lacking.add(name)
-    assert lacking == set(SHOWN_ELSEWHERE)
-    assert homes <= {*MATHEMATICS, *OTHERS}
-
-
-def test_every_public_function_has_an_example() -> None:
-    lacking = set()
+def test_every_public_name_has_an_example_that_is_tried() -> None:
+    """What one imports from ``rerank``, and the functions of its rooms."""
+    values = {name: getattr(rerank, name) for name in rerank.__all__}
     for room in ROOMS:
         module = import_module(f"rerank.{room}")
-        for name in module.__all__:
-            value = getattr(module, name)
-            if inspect.isfunction(value):
-                assert value.__module__ in [*MATHEMATICS, *OTHERS] or name in ELSEWHERE, f"{name} is not tried"
-                if ">>> " not in (value.__doc__ or ""):
-                    lacking.add(name)
-    assert lacking == set(ELSEWHERE)
+        values |= {name: value for name in module.__all__ if inspect.isfunction(value := getattr(module, name))}
+    lacking = {name for name, value in values.items() if ">>> " not in (value.__doc__ or "")}
+    assert lacking == set(SHOWN_ELSEWHERE)
+    assert {value.__module__ for name, value in values.items() if name not in lacking} <= {*MATHEMATICS, *OTHERS}

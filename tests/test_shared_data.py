@@ -17,12 +17,6 @@ from rerank.retrieval import read_run
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
 def value(path: Path, measure: str) -> float:
     (run,) = json.loads(path.read_text())["runs"].values()
     return run["measures"][measure]

@@ -93,10 +93,8 @@ LINES: list[tuple[str, str | bytes, str]] = [
             ('{"BM25": [1, 2]}', "give its scores"),
             ('{"bm25": 5}', "columns: bm25: expected a list"),
             ('{"bm25": [1]}', "has 1 numbers"),
-            ('{"bm25": [1, "2"]}', "value 1 is '2'"),
             ('{"bm25": [1, true]}', "value 1 is True"),
             ('{"bm25": [1, Infinity]}', "value 1 is inf"),
-            ('{"bm25": [1, 1e39]}', "value 1 is 1e+39"),
             ('{"bm25": [1, 2], "other": [1, "x"]}', "columns: other: value 1"),
         )
     ),
@@ -107,12 +105,9 @@ LINES: list[tuple[str, str | bytes, str]] = [
         for value, message in (
             ("null", "features: expected a list"),
             ("[1, 2]", "features: number 0: expected a list"),
-            ("[[1, 2], null]", "features: number 1: expected a list"),
             ("[[1, 2], [1]]", "as many numbers"),
             ("[[1]]", "reads 2 features"),
-            ('[["1", "2"]]', "features: number 0: value 0"),
             (f"[[1, -{LARGE}]]", "features: number 0: value 1"),
-            ("[[1, 1e999]]", "features: number 0: value 1"),
         )
     ),
 ]
