@@ -68,17 +68,14 @@ class Command:
 
     @property
     def pid(self) -> int:
-        """Its number."""
         assert self.process.pid is not None
         return self.process.pid
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code; negative for a signal."""
         return self.process.exitcode
 
     def poll(self) -> int | None:
-        """Its exit code if it has ended."""
         return self.process.exitcode
 
     def send_signal(self, number: int) -> None:

@@ -28,18 +28,18 @@ PATIENCE = 120.0
 
 
 class Client:
-    """Asks a service at a port."""
+    """Asks a service at a port, with headers of its own."""
 
-    def __init__(self, port: int, process: Command | None = None) -> None:
-        self.port, self.process = port, process
+    def __init__(self, port: int, process: Command | None = None, **headers: str) -> None:
+        self.port, self.process, self.headers = port, process, headers
 
-    def get(self, path: str, **headers: str) -> tuple[int, str]:
-        return self._send(Request(f"http://127.0.0.1:{self.port}{path}", headers=headers))
+    def get(self, path: str) -> tuple[int, str]:
+        return self._send(Request(f"http://127.0.0.1:{self.port}{path}", headers=self.headers))
 
-    def ask(self, body: Any, path: str = "/rerank", **headers: str) -> tuple[int, Any]:
+    def ask(self, body: Any, path: str = "/rerank") -> tuple[int, Any]:
         """The status and the answer, which is strict JSON; a body that is no bytes is written as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", **headers}
+        headers = {"Content-Type": "application/json", **self.headers}
         status, text = self._send(Request(f"http://127.0.0.1:{self.port}{path}", data, headers))
         assert text.count("\n") == 1 and text.endswith("\n")
         return status, json.loads(text, parse_constant=_refuse)

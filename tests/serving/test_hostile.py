@@ -24,8 +24,8 @@ def client(folders: dict[str, Path]) -> Iterator[Client]:
     names = ("text", "mixed", "mlp", "trees", "fusion")
     limits = (f"--documents={DOCUMENTS}", f"--characters={CHARACTERS}", f"--body={BODY}", "--timeout=2")
     environment = {"RERANK_API_KEY": KEY}
-    with process(*(folders[name] for name in names), *limits, environment=environment) as client:
-        yield client
+    with process(*(folders[name] for name in names), *limits, environment=environment) as stranger:
+        yield Client(stranger.port, **AUTHORISED)
 
 
 def question(**more: Any) -> bytes:
@@ -83,28 +83,29 @@ BODIES: list[tuple[bytes, int, str]] = [
 
 @pytest.mark.parametrize(("body", "status", "message"), BODIES, ids=[f"{i}-{case[2]}" for i, case in enumerate(BODIES)])
 def test_a_bad_body_is_refused_and_the_next_answered(client: Client, body: bytes, status: int, message: str) -> None:
-    told, answer = client.ask(body, **AUTHORISED)
+    told, answer = client.ask(body)
     assert (told, list(answer)) == (status, ["message"]) and message in answer["message"]
     assert len(answer["message"]) < 600
-    assert client.ask(GOOD, **AUTHORISED)[0] == 200
+    assert client.ask(GOOD)[0] == 200
 
 
 @pytest.mark.parametrize(
     "header", [{}, {"Authorization": "Bearer x"}, {"Authorization": KEY}, {"Authorization": f"Basic {KEY}"}]
 )
 def test_who_has_no_key_learns_nothing(client: Client, header: dict[str, str]) -> None:
+    stranger = Client(client.port, **header)
     for path in ("/info", "/metrics", "/openapi.json"):
-        assert client.get(path, **header)[0] == 401 and client.get(path, **AUTHORISED)[0] == 200
-    assert client.ask(GOOD, **header) == (401, {"message": "this service asks for a key: Authorization: Bearer KEY"})
-    assert client.ask(b"{" * 99, **header)[0] == 401
-    assert client.get("/health", **header)[0] == 200
+        assert stranger.get(path)[0] == 401 and client.get(path)[0] == 200
+    assert stranger.ask(GOOD) == (401, {"message": "this service asks for a key: Authorization: Bearer KEY"})
+    assert stranger.ask(b"{" * 99)[0] == 401
+    assert stranger.get("/health")[0] == 200
 
 
 def test_other_paths_and_methods(client: Client) -> None:
-    assert client.ask(GOOD, "/v3/rerank", **AUTHORISED)[0] == 404
-    assert client.ask(GOOD, "/../../etc/passwd", **AUTHORISED)[0] == 404
-    assert client.ask(GOOD, "/health", **AUTHORISED)[0] == 405
-    status, text = client.get("/rerank", **AUTHORISED)
+    assert client.ask(GOOD, "/v3/rerank")[0] == 404
+    assert client.ask(GOOD, "/../../etc/passwd")[0] == 404
+    assert client.ask(GOOD, "/health")[0] == 405
+    status, text = client.get("/rerank")
     assert status == 405 and json.loads(text) == {"message": "/rerank does not take GET"}
 
 
@@ -132,7 +133,7 @@ def test_a_slow_or_broken_client_is_refused_or_cut(client: Client, sent: bytes, 
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.partition(b" ")[2].startswith(status)
     assert not head or (body.count(b"\n") == 1 and list(json.loads(body)) == ["message"])
-    assert client.ask(GOOD, **AUTHORISED)[0] == 200
+    assert client.ask(GOOD)[0] == 200
 
 
 def test_clients_that_go_away_leave_nothing_behind(client: Client) -> None:
@@ -141,18 +142,15 @@ def test_clients_that_go_away_leave_nothing_behind(client: Client) -> None:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
                 connection.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:end])
-    authorised = _Authorised(client.port)
-    authorised.until("rerank_requests_inside", 0)
-    assert client.ask(GOOD, **AUTHORISED)[0] == 200
+    client.until("rerank_requests_inside", 0)
+    assert client.ask(GOOD)[0] == 200
 
 
 def test_memory_comes_back(client: Client) -> None:
-    authorised = _Authorised(client.port)
-
     def memory() -> float:
         for body, status, _ in BODIES:
-            assert client.ask(body, **AUTHORISED)[0] == status
-        return authorised.metrics()["process_resident_memory_bytes"]
+            assert client.ask(body)[0] == status
+        return client.metrics()["process_resident_memory_bytes"]
 
     memory()
     before = memory()
@@ -168,8 +166,3 @@ def test_memory_of_a_long_text_comes_back(folders: dict[str, Path]) -> None:
         before = client.metrics()["process_resident_memory_bytes"]
         assert client.ask(GOOD | {"documents": ["\u4e00" * 1_050_000]})[0] == 200
         assert client.metrics()["process_resident_memory_bytes"] - before < 100 << 20
-
-
-class _Authorised(Client):
-    def get(self, path: str, **headers: str) -> tuple[int, str]:
-        return super().get(path, **AUTHORISED, **headers)

@@ -133,9 +133,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
-    "pairs for columns": (lambda t: t.start.predict([("a", "b")]), r"starts from bm25, which pairs do not have"),
     "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),
-    "ranking without columns": (lambda t: t.start.rank("a", ["b"]), r"columns: the model starts from column bm25"),
     "an array of one dimension": (lambda t: t.vectors.predict(np.zeros(3)), r"the shape \[n, features\], not \[3\]"),
     "groups that do not add up": (lambda t: t.vectors.predict(np.zeros((3, 1)), groups=[1, 1]), r"groups add up to 2"),
     "features of another number": (lambda t: t.vectors.predict(np.zeros((3, 2))), r"reads 1 features, the array has 2"),

@@ -202,14 +202,8 @@ def test_what_cannot_work_is_refused_before_anything_is_scored(
     cases: list[tuple[dict[str, Any], str]] = [
         ({"models": [str(tmp_path / "none")]}, "no such model folder"),
         ({"models": [str(best), str(best), str(best)]}, "is named twice"),
-        (
-            {"models": ["hlaf"]},
-            r"models: hlaf is neither a folder nor a column \(did you mean 'half'\?\); columns .*: bm25",
-        ),
-        (
-            {"models": [str(tmp_path)]},
-            rf"not a model folder \(no config.json\); name the one inside it, {tmp_path}/best$",
-        ),
+        ({"models": ["hlaf"]}, r"neither a folder nor a column \(did you mean 'half'\?\); columns .*: bm25"),
+        ({"models": [str(tmp_path)]}, rf"not a model folder .*; name the one inside it, {tmp_path}/best$"),
         ({"models": [str(tmp_path / "mix")]}, r"mixes in column there, which .* --run there=FILE`$"),
         ({"models": ["half"], "depths": [21]}, "depths: 21 is more than the 20 candidates"),
         ({"models": ["half"], "depths": [0]}, "depths"),

@@ -208,20 +208,13 @@ def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp
 
 
 def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Twin-sigmoid's forward pass is exact; SmoothI's indicators are less sharp the smaller alpha is."""
-    values = {}
-    for name, relaxation in (("twin", "TwinSigmoid"), ("sharp", "SmoothI"), ("soft", "SmoothI")):
-        words = [f"--loss.relaxation={relaxation}", "--fidelity=true", f"--output={tmp_path / name}"]
-        words += {"twin": [], "sharp": ["--loss.relaxation.alpha=1000"], "soft": ["--loss.relaxation.alpha=0.01"]}[name]
-        with caplog.at_level(logging.INFO, "rerank"):
-            train([*[word for word in options if "relaxation" not in word], *words])
-        logged = [line["fidelity"] for line in metrics(tmp_path / name) if "validation" in line]
-        assert len(logged) == 3
-        values[name] = logged[-1]
-        assert "fidelity: " + ", ".join(f"{key} {value:.3f}" for key, value in logged[-1].items()) in caplog.messages
-    assert values["twin"] == pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)
-    assert values["sharp"]["sharpness"] > values["soft"]["sharpness"]
-    assert values["sharp"]["rank_error"] < values["soft"]["rank_error"]
+    """Twin-sigmoid's forward pass is exact."""
+    words = [word for word in options if "relaxation" not in word]
+    with caplog.at_level(logging.INFO, "rerank"):
+        train([*words, "--loss.relaxation=TwinSigmoid", "--fidelity=true", f"--output={tmp_path / 'run'}"])
+    logged = [line["fidelity"] for line in metrics(tmp_path / "run") if "validation" in line]
+    assert logged == [pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)] * 3
+    assert "fidelity: " + ", ".join(f"{key} {value:.3f}" for key, value in logged[-1].items()) in caplog.messages
 
 
 @pytest.mark.parametrize("loss", ["ListNet", "ListMLE", "SmoothINDCG"])

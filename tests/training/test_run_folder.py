@@ -107,18 +107,6 @@ def test_differences_are_said_aloud() -> None:
     assert difference("loss.k", "null", 3) == "loss.k was null, now 3"
 
 
-@pytest.mark.parametrize("left", [[], ["log.txt"], [".identity.json.01234567.tmp"], [".best.01234567.tmp/x"]])
-def test_what_a_kill_leaves_before_the_first_file_is_no_obstacle(
-    left: list[str], config: TrainConfig, tmp_path: Path
-) -> None:
-    (tmp_path / "run").mkdir()
-    for name in left:
-        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
-        (tmp_path / "run" / name).touch()
-    fit(config, tmp_path / "run")
-    assert not list((tmp_path / "run").glob(".*"))
-
-
 @pytest.mark.parametrize("kind", ["network", "trees"])
 def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
     kind: str, config: TrainConfig, tmp_path: Path
@@ -127,10 +115,11 @@ def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
     if kind == "trees":
         config = replace(config, model=LightGBM(trees=3, min_data_in_leaf=2), loss=None)
     fit(config, tmp_path / "whole")
-    order = ["identity.json", "checkpoints", "config.yaml", "provenance.json", "metrics.jsonl", "best", "measures.json"]
-    for count in range(len(order)):
+    order = ["log.txt", "identity.json", "checkpoints", "config.yaml", "provenance.json", "metrics.jsonl", "best"]
+    for count in range(len(order) + 1):
         run = tmp_path / f"run-{count}"
-        run.mkdir()
+        (run / ".best.01234567.tmp").mkdir(parents=True)
+        (run / ".identity.json.01234567.tmp").touch()
         for name in order[:count]:
             source = tmp_path / "whole" / name
             if name == "checkpoints":
@@ -140,7 +129,7 @@ def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
         fit(config, run)
         for name in ("measures.json", "test.trec", "best/rerank.json", "identity.json"):
             assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), (count, name)
-        assert metrics(run) == metrics(tmp_path / "whole")
+        assert metrics(run) == metrics(tmp_path / "whole") and not list(run.glob(".*"))
 
 
 def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Path) -> None:

@@ -88,9 +88,7 @@ def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]
 
 
-def test_what_a_run_leaves(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_run_leaves(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, test = tmp_path / "run", tmp_path / "test" / "lists"
     train([*words, f"--data.test={test}", f"--output={run}"])
     lines = [line for line in metrics(run) if "validation" in line]
@@ -138,16 +136,6 @@ def test_what_a_run_leaves(
     assert 0 < evaluate(written, other.qrels, "nDCG").mean["nDCG"] <= 1
     assert main(["add", "--lists", str(test), "--model", str(run / "best"), "--name=ours", "--in-sample"]) == 0
     np.testing.assert_allclose(Lists.open(test).column("ours"), whole.predict(other), atol=1e-2)
-
-    capsys.readouterr()
-    bare = tmp_path / "bare"
-    make_lists(bare)
-    (bare / "lists" / "columns" / "bm25.arrow").unlink()
-    for command in (["rerank", "--output", str(tmp_path / "y.trec")], ["add", "--in-sample"]):
-        line = [command[0], "--model", str(run / "best"), "--lists", str(bare / "lists"), *command[1:]]
-        assert main(line) == 2
-        said = capsys.readouterr().err.strip().splitlines()
-        assert "starts from column bm25" in said[-1] and "Traceback" not in "".join(said)
 
 
 def test_the_column_is_part_of_the_id(words: list[str], tmp_path: Path) -> None:

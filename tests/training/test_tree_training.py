@@ -9,15 +9,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
-from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
+from rerank.losses import (
+    BCE,
+    ApproxNDCG,
+    DirectMetric,
+    LambdaLoss,
+    ListMLE,
+    ListNet,
+    NeuralNDCG,
+    RankNet,
+    SmoothINDCG,
+    Term,
+    Terms,
+)
 from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
-from rerank.losses.base import Loss
+from rerank.losses.base import Criterion, Loss
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.lightgbm import LightGBM
@@ -48,7 +59,7 @@ def lists(tmp_path: Path) -> Lists:
     return letor_lists(write_features(tmp_path / "features.txt", LENGTHS))
 
 
-def objective(loss: Loss, lists: Lists, seed: int = 0) -> Objective:
+def objective(loss: Criterion, lists: Lists, seed: int = 0) -> Objective:
     return Objective(Targets(lists, loss), Targets(lists, loss).usable(), seed)
 
 
@@ -94,20 +105,6 @@ def test_random_choices_belong_to_the_list_and_the_tree(loss: Loss, lists: Lists
     np.testing.assert_allclose(moved, np.concatenate([first[parts[i]] for i in order]), rtol=1e-4, atol=1e-7)
 
 
-class Scaled(Loss):
-    """Another loss times a factor."""
-
-    def __init__(self, loss: Loss, factor: float) -> None:
-        super().__init__()
-        self.loss, self.factor = loss, factor
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        return self.loss.learnable(labels, mask)
-
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        return self.factor * self.loss.per_list(scores, labels, mask, seeds)
-
-
 def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_scale(lists: Lists) -> None:
     scores = np.random.default_rng(0).normal(size=lists.size)
     loss = SmoothINDCG()
@@ -120,7 +117,7 @@ def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_
     assert np.abs(gradient[hessian > 0]).mean() == pytest.approx(1, rel=1e-5)
     plain, _ = made.gradient(scores)
     assert np.corrcoef(gradient, plain)[0, 1] == pytest.approx(1)
-    scaled, same = objective(Scaled(loss, 1024.0), lists)(scores)
+    scaled, same = objective(Terms([Term(loss, weight=1024)]), lists)(scores)
     np.testing.assert_allclose(scaled, gradient, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(same, hessian, rtol=1e-6)
 
