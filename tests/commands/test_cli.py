@@ -52,6 +52,7 @@ BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
 ADD = ["add", "--lists", "LISTS"]
 EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
 EXPORT = ["export", "--lists", "l", "--output", "OUT"]
+STDIN = ["rerank", "--stdin", "--model", "m"]
 SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--share", "0/2"]
 
 
@@ -77,7 +78,9 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
         ([*EXPORT, "--depth", "0"], "--depth: is for exporting a model"),
         ([*EXPORT, "--force"], "--force: is for exporting a model"),
-        ([*EXPORT, "--model", "m", "--column", "c"], "--column: has no effect with"),
+        ([*STDIN, "--lists", "x"], "lists: --stdin"),
+        ([*STDIN, "--output", "OUT"], "output: --stdin"),
+        ([*STDIN, "--depth", "5"], "depth: --stdin scores all"),
         ([*EVALUATE, "--tests", "t-test"], "tests: has no effect without a baseline"),
         ([*EVALUATE, "--correction", "none"], "correction: has no effect without a baseline"),
         ([*SHARE, "--html", "x.html"], "html: a share makes no report"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rerank import demo
+from rerank.collections import read_qrels
 from rerank.demo import run_demo
 from rerank.errors import UserError
 from rerank.lists import Lists
@@ -55,16 +56,14 @@ def check_runs(output: Path, queries: set[str]) -> None:
     """The runs and their judgments are of these queries, and the model reranks BM25's candidates."""
     reranked, bm25 = (read_run(output / "runs" / f"{name}.trec") for name in ("reranked", "bm25"))
     assert {q: {s.id for s in r} for q, r in reranked.items()} == {q: {s.id for s in r} for q, r in bm25.items()}
-    assert set(reranked) == {line.split()[0] for line in (output / "runs" / "qrels.trec").read_text().splitlines()}
+    assert set(reranked) == set(read_qrels(str(output / "runs" / "qrels.trec")))
     assert set(reranked) <= queries and len(reranked) >= 0.9 * len(queries)
 
 
 def check_table(output: Path, shown: str) -> None:
     """Counts are those of the run files; the ranker that answers has the largest nDCG@10 of the table."""
-    qrels = {line.split()[0]: set[str]() for line in (output / "runs" / "qrels.trec").read_text().splitlines()}
-    for line in (output / "runs" / "qrels.trec").read_text().splitlines():
-        query, _, document, grade = line.split()
-        qrels[query] |= {document} if int(grade) > 0 else set()
+    judged = read_qrels(str(output / "runs" / "qrels.trec"))
+    qrels = {query: {document for document, grade in own.items() if grade > 0} for query, own in judged.items()}
     rows = {line[:29].strip(): line[29:].split() for line in shown.splitlines() if " of " in line[29:42]}
     for name, file in demo.FILES.items():
         run = read_run(output / "runs" / f"{file}.trec")

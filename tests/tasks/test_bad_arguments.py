@@ -58,8 +58,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "the training lists to validate on": (lambda t: t.train(validation=t.lists, output=t.folder / "same"), r"6 of 6"),
     "a share below 0": (lambda t: t.train(validation=-0.1), r"validation: a share must be above 0 .*, not -0\.1"),
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
-    "a folder of letters": (lambda t: t.train(output=t.folder / "full"), r"full exists and is not a run folder"),
-    "a file for a folder": (lambda t: t.train(output=t.folder / "full" / "letter.txt"), r"letter\.txt is a file"),
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
     "a class of losses": (lambda t: t.train(loss=rerank.ListNet), r"loss: .* not the class ListNet itself"),
     "the last epoch of trees": (

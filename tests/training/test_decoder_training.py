@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from rerank.kernels.memory import kept
 from rerank.models.load import load_model
 from rerank.training.gradient import Chunked, backpropagate
 from tests.builders import make_decoder, make_lists, train
-from tests.training.helpers import stopping_at
+from tests.training.helpers import assert_same, metrics, stopping_at
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +30,18 @@ def words(folder: Path, model: Path, output: str) -> list[str]:
     return [*told, "--checkpoint_every=3", "--monitor=nDCG", "--gradient=cached", f"--output={folder / output}"]
 
 
-def losses(run: Path) -> list[float]:
-    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
-
-
 def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(decoder: Path, tmp_path: Path) -> None:
     make_lists(tmp_path)
     train(words(tmp_path, decoder, "whole"))
-    found = losses(tmp_path / "whole")
+    found = [line["loss"] for line in metrics(tmp_path / "whole") if "loss" in line]
     assert np.mean(found[-4:]) < 0.95 * np.mean(found[:4])
     with stopping_at(8):
         train(words(tmp_path, decoder, "stopped"))
     saved = load_file(sorted((tmp_path / "stopped" / "checkpoints").glob("step-*"))[-1] / "model.safetensors")
     assert saved and all("lora" in name for name in saved), "a checkpoint holds what is trained"
     train(words(tmp_path, decoder, "stopped"))
-    assert losses(tmp_path / "stopped") == found
-    one, other = (load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped"))
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    assert metrics(tmp_path / "stopped") == metrics(tmp_path / "whole")
+    assert_same(*(load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped")))
     best = load_model(tmp_path / "stopped" / "best", mix=False)
     card = (tmp_path / "stopped" / "best" / "README.md").read_text(encoding="utf-8")
     assert isinstance(best, Decoder) and "from rerank import Decoder" in card
