@@ -19,7 +19,7 @@ from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
-from rerank.settings.help import EMPTY, option, plain_text
+from rerank.settings.help import EMPTY, option
 from rerank.training.classes import DATA, SAMPLERS, import_classes
 from rerank.training.config import Optimization, TrainConfig
 
@@ -207,10 +207,3 @@ def test_catalogues_fold_to_the_terminal(show: Callable[[], str], monkeypatch: p
         assert max(map(len, show().splitlines())) <= columns
         words.add("".join(show().split()))  # a line may end at a hyphen
     assert len(words) == 1
-
-
-def test_words_for_none_begin_a_sentence() -> None:
-    assert plain_text("Width; None is [1024]. None is relu.") == "Width; default: [1024]. Default: relu."
-    assert plain_text("Where cells finish. None keeps all; None otherwise.") == (
-        "Where cells finish. Without it keeps all; without it otherwise."
-    )

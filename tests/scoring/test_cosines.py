@@ -20,7 +20,7 @@ from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.cosines import add_cosines
 from rerank.tasks.answer import answer_lines
-from tests.builders import make_lists, make_lists_with_added
+from tests.builders import make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -109,3 +109,22 @@ def test_another_model_of_the_name_is_refused(tmp_path: Path) -> None:
     write_ranker(None, {"dense": 1.0}, 0, tmp_path / "ranker", cosines=made)
     with pytest.raises(UserError, match=r"column dense: .* is another model now"):
         rerank.load(tmp_path / "ranker").predict(lists)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_nearest_documents_alone_and_with_bm25(tmp_path: Path) -> None:
+    """The column of the union is the one of `rerank add --embed`, where both have a number."""
+    collection = write_collection(tmp_path / "c", queries=4)
+    nearest = rerank.retrieve(collection, depth=10, dense=MODEL)
+    assert (nearest.lengths == 10).all() and nearest.store.column_names == ["dense"]
+    values = nearest.column("dense")
+    assert all((np.diff(values[a:b]) <= 0).all() for a, b in zip(nearest.offsets, nearest.offsets[1:], strict=False))
+    words = ["retrieve", "--collection", collection, "--output", str(tmp_path / "both"), "--depth", "10"]
+    assert main([*words, "--dense", MODEL, "--bm25"]) == 0
+    assert main(["add", "--lists", str(tmp_path / "both"), "--embed", MODEL, "--name", "all"]) == 0
+    both = Lists.open(tmp_path / "both")
+    assert {"bm25", "dense", "all"} <= set(both.store.column_names)
+    found, cosines = both.column("dense"), both.column("all")
+    known = ~np.isnan(found)
+    assert known.sum() == sum(len(ranked) for ranked in nearest.run().values()) and not np.isnan(cosines).any()
+    np.testing.assert_allclose(found[known], cosines[known], atol=5e-3)  # bf16, other batch mates

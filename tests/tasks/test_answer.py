@@ -16,13 +16,17 @@ from hypothesis import strategies as st
 import rerank
 from rerank.commands.cli import main
 from rerank.models.base import Model
+from rerank.models.mixed import write_ranker
 from rerank.tasks.answer import answer_lines
 from tests.builders import make_rankers
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return make_rankers(tmp_path_factory.mktemp("answers"))
+    place = tmp_path_factory.mktemp("answers")
+    found = make_rankers(place)
+    write_ranker(found["text"], {"bm25": 0.3, "dense": 0.2}, 0.5, place / "mixed")
+    return found | {"mixed": place / "mixed"}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,8 @@ def answers(model: Model, *lines: str | bytes) -> list[dict[str, Any]]:
 TEXT = '{"query": "a wing", "documents": ["jet", "wing"]}'
 COLUMN = '{"query": "a wing", "documents": ["jet", "wing"], "columns": {"bm25": [2, 1]}}'
 VECTOR = '{"features": [[1, 0], [0, 1]]}'
-GOOD = {"text": TEXT, "start": COLUMN, "mlp": VECTOR, "trees": VECTOR}
+MIXED = TEXT[:-1] + ', "columns": {"bm25": [2, 1], "dense": [null, 1]}}'
+GOOD = {"text": TEXT, "start": COLUMN, "mlp": VECTOR, "trees": VECTOR, "mixed": MIXED}
 LARGE = "9" * 400
 LINES: list[tuple[str, str | bytes, str]] = [
     # what is no line of ours
@@ -98,6 +103,9 @@ LINES: list[tuple[str, str | bytes, str]] = [
             ('{"bm25": [1, 2], "other": [1, "x"]}', "columns: other: value 1"),
         )
     ),
+    ("mixed", TEXT, "column bm25; give its scores of the documents; or rank by the model alone: --no-mix"),
+    ("mixed", COLUMN, "the ranker mixes in column dense; give its scores"),
+    ("mixed", MIXED.replace("null, ", ""), "dense has 1 numbers, there are 2 documents"),
     # features
     *(
         (name, f'{{"features": {value}}}', message)
@@ -130,6 +138,8 @@ def test_what_may_be_there_is_taken(models: dict[str, Model]) -> None:
     assert answer["request"] == "ü" and {row.get("id") for row in answer["ranking"]} == {0, None}
     assert nothing == {"ranking": []} and len(marked["ranking"]) == 2
     assert answers(models["mlp"], '{"features": []}') == [{"ranking": []}]
+    empty = '{"query": "a", "documents": [], "columns": {"bm25": [], "dense": []}}'
+    assert answers(models["mixed"], empty) == [{"ranking": []}]
     lacking = '{"query": "a", "documents": ["b", "c"], "columns": {"bm25": [null, 1], "others": [1, 2]}}'
     assert len(answers(models["start"], lacking)[0]["ranking"]) == 2
     assert "has no value for 1" in answers(models["mlp"], '{"features": [[1, 2], [null, 1]]}')[0]["error"]

@@ -110,6 +110,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "an unknown collection": (lambda t: rerank.retrieve("beir/scifcat/train"), r"did you mean 'beir/scifact/train'"),
     "a collection of no form": (lambda t: rerank.retrieve(5), r"int has no name"),  # type: ignore[arg-type]
     "a class that is not there": (lambda t: rerank.retrieve("json.Decoder"), r"unknown collection 'json\.Decoder'"),
+    "titles of no number": (
+        lambda t: rerank.retrieve(rerank.Texts({"a": "A\nb"}, {"q": "x"}), queries="titles:some"),
+        r"titles:2000",
+    ),
     "texts without ids": (lambda t: rerank.Texts(["a", "b"], {"1": "x"}), r"documents: expected texts by id"),
     # evaluate
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
@@ -165,13 +169,7 @@ def test_one_line_names_the_argument(what: str, things: Things) -> None:
 def test_what_is_as_good_as_the_type_is_taken(things: Things, tmp_path: Path) -> None:
     """NumPy's numbers, tuples, a path."""
     model = rerank.MLP(hidden=(4,), columns=("bm25",))  # type: ignore[arg-type]
-    run = rerank.train(
-        model,
-        (things.lists,),
-        rerank.ListNet(),
-        output=str(tmp_path / "run"),
-        batch_size=np.int64(3),
-        epochs=np.int32(1),
-    )
+    steps = {"batch_size": np.int64(3), "epochs": np.int32(1)}
+    run = rerank.train(model, (things.lists,), rerank.ListNet(), output=str(tmp_path / "run"), **steps)
     assert run.settings.batch_size == 3 and isinstance(run.settings.batch_size, int)
     assert len(pd.read_json(tmp_path / "run" / "metrics.jsonl", lines=True)) == 3

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import (
-    AutoTokenizer,
-    DistilBertConfig,
-    DistilBertModel,
-    ModernBertConfig,
-    ModernBertModel,
-    RobertaConfig,
-    RobertaModel,
-)
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 import rerank
 from rerank.commands.cli import main
@@ -110,25 +102,23 @@ def test_ndcg_of_int8_is_that_of_its_scores(best: Path, lists: Lists, tmp_path: 
     assert found.difference == pytest.approx(table["small"] - table["whole"])
 
 
-SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
-SIZES += ("initializer_range", "pad_token_id", "max_position_embeddings")
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
+SIZES |= {"pad_token_id": 0, "max_position_embeddings": 128}
+KINDS = {
+    "distilbert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48},
+    "modernbert": {**SIZES, "local_attention": 8, "initializer_cutoff_factor": 20.0},
+    "roberta": {**SIZES, "type_vocab_size": 1},
+}
 
 
 @needs_onnx
-@pytest.mark.parametrize("kind", ["distilbert", "modernbert", "roberta"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_other_architectures(kind: str, lists: Lists, tmp_path: Path) -> None:
     """Without token types, with positions that begin behind the padding's, with local attention."""
     folder = make_model(tmp_path / "model")
     vocabulary = len(AutoTokenizer.from_pretrained(folder))
-    sizes = dict(zip(SIZES, (32, 2, 2, 48, vocabulary, 0.2, 0, 128), strict=True))
-    if kind == "distilbert":
-        more = {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 48}
-        DistilBertModel(DistilBertConfig(vocab_size=vocabulary, initializer_range=0.2, **more)).save_pretrained(folder)
-    elif kind == "roberta":
-        RobertaModel(RobertaConfig(**sizes, type_vocab_size=1)).save_pretrained(folder)
-    else:
-        local = ModernBertConfig(**sizes, local_attention=8, initializer_cutoff_factor=20.0)
-        ModernBertModel(local).save_pretrained(folder)
+    config = AutoConfig.for_model(kind, vocab_size=vocabulary, initializer_range=0.2, **KINDS[kind])
+    AutoModel.from_config(config).save_pretrained(folder)
     CrossEncoder(str(folder), query_length=8, document_length=64).save(tmp_path / "best")
     (found,) = rerank.export_model(tmp_path / "best", lists, tmp_path / "out")
     pairs = pairs_of(lists)

@@ -71,18 +71,14 @@ def test_python_and_the_command_line_rank_as_the_fused_run(place: Path, lists: L
     assert main(["verify", str(place / "fusion")]) == 0
 
 
-def one_list(lists: Lists) -> tuple[str, list[str], dict[str, Any]]:
-    rows = lists.select([0]).to_dataframe()
-    columns = {name: [None if np.isnan(value) else value for value in rows[name].tolist()] for name in WEIGHTS}
-    return str(rows["query"].iloc[0]), rows["text"].tolist(), columns
-
-
 @pytest.mark.parametrize("name", ["ranker", "fusion"])
 def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: Lists) -> None:
     """By ``rank``, by a line of JSON and by PyTerrier."""
     ranker: Any = rerank.load(place / name)
-    query, documents, columns = one_list(lists)
     first = lists.select([0])
+    frame = first.to_dataframe()
+    query, documents = str(frame["query"].iloc[0]), frame["text"].tolist()
+    columns = {name: [None if np.isnan(value) else value for value in frame[name].tolist()] for name in WEIGHTS}
     scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
     expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
     assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
@@ -93,27 +89,11 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
 
-    rows = first.to_dataframe().rename(columns={"query_id": "qid", "doc_id": "docno"})
+    rows = frame.rename(columns={"query_id": "qid", "doc_id": "docno"})
     if name == "fusion":
         rows = rows.drop(columns=["text"])
     assert RerankTransformer(place / name)(rows)["docno"].tolist() == [rows["docno"][i] for i in expected]
     assert "Mixed" in repr(RerankTransformer(ranker))
-
-
-def test_lines_that_lack_a_column_are_answered_with_what_is_missing(place: Path, lists: Lists) -> None:
-    query, documents, columns = one_list(lists)
-    out = io.StringIO()
-    given: list[Any] = [None, {"bm25": columns["bm25"]}, columns | {"dense": [1]}, [1]]
-    lines: list[Any] = [{"query": query, "documents": documents, "columns": one} for one in given]
-    lines.append({"query": query, "documents": [], "columns": {"bm25": [], "dense": []}})
-    assert answer_lines(str(place / "ranker"), [json.dumps(line) for line in lines], out) == 4
-    found = [json.loads(line) for line in out.getvalue().splitlines()]
-    alone = "give its scores of the documents; or rank by the model alone: --no-mix"
-    messages = [f"the ranker mixes in column {name}; {alone}" for name in ("bm25", "dense")]
-    messages += [f"dense has 1 numbers, there are {len(documents)} documents", "columns: expected an object"]
-    for answer, message in zip(found, messages, strict=False):
-        assert message in answer["error"]
-    assert found[-1] == {"ranking": []}
 
 
 def test_a_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists, tmp_path: Path) -> None:

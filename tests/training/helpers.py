@@ -21,6 +21,7 @@ from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
 from rerank.training.batches import Batches, ListSample
 from rerank.training.step import Gradients, MemoryLimits
+from tests.close import gradients_of
 
 
 def whole_batch(lists: Lists) -> list[ListSample]:
@@ -37,7 +38,7 @@ def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tup
     torch.manual_seed(1)
     accumulator = Gradients(model, model.inputs(lists), lists, loss, precision, limits, **options)  # type: ignore[arg-type]
     value = accumulator.accumulate(whole_batch(lists), 1, share).loss
-    return value, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    return value, gradients_of(model)
 
 
 class Stopped(Exception):
@@ -74,14 +75,6 @@ def _meet(process: int, folder: Path, work: Callable[[int], Any]) -> None:
     torch.save(done, folder / f"done-{process}")
     dist.barrier()  # they are still in step: no message waits
     dist.destroy_process_group()
-
-
-def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """Every parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
-    assert found.keys() == expected.keys()
-    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
-    for name, gradient in expected.items():
-        assert (found[name] - gradient).norm() <= 1e-5 * gradient.norm() + 1e-6 * whole, name
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

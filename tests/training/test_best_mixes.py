@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,84 +25,83 @@ from rerank.training.fit import Training, fit
 from tests.builders import make_lists
 
 
-@dataclass(frozen=True)
-class Trained:
-    training: Training
-    test: Lists
-    measures: dict[str, Any]
-
-    @property
-    def best(self) -> Path:
-        return self.training.folder / "best"
-
-
-def trained(lists: Lists, model: Any, output: Path) -> Trained:
+def trained(lists: Lists, model: Any, output: Path) -> Training:
     """A training that learns nothing, so that the head is as it was drawn; the seed is one whose share is between."""
     data = FoldsData(str(lists.store.folder), 1, 3)
     still = rerank.Optimization(encoder_lr=0, head_lr=0)
     config = TrainConfig(data, model, rerank.ListNet(), optimization=still, epochs=1, monitor="nDCG", seed=3)
-    test = data.splits(3).test
-    assert test is not None
-    return Trained(fit(config, output), test, read_sealed(output / "measures.json"))
+    return fit(config, output)
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Trained:
+def text(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Training:
     place = tmp_path_factory.mktemp("mixes")
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     return trained(make_lists(place), model, place / "run")
+
+
+@pytest.fixture
+def best(text: Training) -> Path:
+    return text.folder / "best"
+
+
+@pytest.fixture
+def held_out(text: Training) -> Lists:
+    found = text.settings.data.splits(3).test
+    assert found is not None
+    return found
 
 
 def ids(run: Run) -> dict[str, list[str]]:
     return {query: [scored.id for scored in ranked] for query, ranked in run.items()}
 
 
-def mixed_by_hand(text: Trained, weight: float) -> Run:
-    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
-    return interpolate(alone, text.test.run(), weight)
+def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
+    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
+    return interpolate(alone, held_out.run(), weight)
 
 
-def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Trained) -> None:
+def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
     weight = text.measures["with_first_stage"]["first_stage_weight"]
     assert 0 < weight < 1, "or the tests of this file show little"
-    assert read_contract(text.best)["mix"] == {"by": "z", "columns": {"bm25": weight}, "text": 1 - weight}
-    run = rerank.rerank_lists(str(text.best), text.test)
-    assert ids(run) == ids(mixed_by_hand(text, weight))
-    assert text.test.qrels is not None
-    assert evaluate(run, text.test.qrels, "nDCG").mean["nDCG"] == text.measures["with_first_stage"]["test"]["nDCG"]
-    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
-    assert evaluate(alone, text.test.qrels, "nDCG").mean["nDCG"] == text.measures["test"]["nDCG"]
+    assert read_contract(best)["mix"] == {"by": "z", "columns": {"bm25": weight}, "text": 1 - weight}
+    run = rerank.rerank_lists(str(best), held_out)
+    assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
+    assert held_out.qrels is not None
+    assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == text.measures["with_first_stage"]["test"]["nDCG"]
+    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
+    assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == text.measures["test"]["nDCG"]
     assert ids(alone) != ids(run)
-    beside = text.measures["ranker"]
+    beside = text.mixed
     assert beside.keys() == {"test"} and beside["test"]["against"] == "first stage bm25"
     assert beside["test"]["ours"] == pytest.approx(text.measures["with_first_stage"]["test"]["nDCG"], abs=1e-12)
-    assert beside["test"]["first"] == pytest.approx(text.measures["first_stage"]["test"]["first"], abs=1e-12)
-    assert "test, mixed with the first stage: nDCG" in str(text.training)
-    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (text.best / "README.md").read_text()
+    assert beside["test"]["first"] == pytest.approx(text.beside["test"]["first"], abs=1e-12)
+    assert "test, mixed with the first stage: nDCG" in str(text)
+    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
 
 
-def test_a_training_has_the_model_and_the_ranker(text: Trained) -> None:
-    assert isinstance(text.training.model, CrossEncoder) and isinstance(text.training.ranker, Mixed)
-    assert (text.training.ranker.predict(text.test) == rerank.load(text.best).predict(text.test)).all()
-    assert (text.training.model.predict(text.test) == rerank.load(text.best, mix=False).predict(text.test)).all()
+def test_a_training_has_the_model_and_the_ranker(text: Training, best: Path, held_out: Lists) -> None:
+    assert isinstance(text.model, CrossEncoder) and isinstance(text.ranker, Mixed)
+    assert (text.ranker.predict(held_out) == rerank.load(best).predict(held_out)).all()
+    assert (text.model.predict(held_out) == rerank.load(best, mix=False).predict(held_out)).all()
 
 
-def test_without_the_mix_the_model_ranks_alone(text: Trained, tmp_path: Path) -> None:
-    alone = rerank.rerank_lists(rerank.load(text.best, mix=False), text.test)
-    words = ["--model", str(text.best), "--lists", str(text.test.store.folder)]
+def test_without_the_mix_the_model_ranks_alone(best: Path, held_out: Lists, tmp_path: Path) -> None:
+    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
+    words = ["--model", str(best), "--lists", str(held_out.store.folder)]
     assert main(["rerank", *words, "--output", str(tmp_path / "alone"), "--no-mix"]) == 0
     written = ids(read_run(tmp_path / "alone"))
     assert {query: written.get(query, []) for query in ids(alone)} == ids(alone)
     assert main(["add", *words, "--name", "alone", "--no-mix", "--in-sample"]) == 0
-    whole = Lists.open(str(text.test.store.folder))
-    added = whole.select([whole.query_ids.index(query) for query in text.test.query_ids])
+    whole = Lists.open(str(held_out.store.folder))
+    added = whole.select([whole.query_ids.index(query) for query in held_out.query_ids])
     assert ids(added.run(added.column("alone"))) == ids(alone)
     added.store.drop_column("alone")
 
 
-def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path: Path) -> None:
-    write_ranker(text.best, {"bm25": 2.5}, 7, tmp_path / "other")
-    write_ranker(text.best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks", by="rrf")
+def test_a_ranker_of_other_weights_has_a_card_of_its_own(best: Path, tmp_path: Path) -> None:
+    write_ranker(best, {"bm25": 2.5}, 7, tmp_path / "other")
+    write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks", by="rrf")
     write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
     cards = {name: (tmp_path / name / "README.md").read_text() for name in ("other", "ranks", "alone")}
     assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Mix") == 1
@@ -110,14 +109,14 @@ def test_a_ranker_of_other_weights_has_a_card_of_its_own(text: Trained, tmp_path
     assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
 
 
-def test_folders_of_before_keep_loading(text: Trained, tmp_path: Path) -> None:
+def test_folders_of_before_keep_loading(best: Path, held_out: Lists, tmp_path: Path) -> None:
     """A ``best/`` with a share and no mix is its model alone, as it was, and a ranker of that share mixes."""
-    rerank.load(text.best, mix=False).save(tmp_path / "best")
+    rerank.load(best, mix=False).save(tmp_path / "best")
     add_to_contract(tmp_path / "best", {"first_stage_weight": 0.35})
     assert isinstance(rerank.load(tmp_path / "best"), CrossEncoder)
     write_ranker(tmp_path / "best", {"bm25": 0.35}, 0.65, tmp_path / "ranker")
-    mixed = rerank.rerank_lists(str(tmp_path / "ranker"), text.test)
-    assert ids(mixed) == ids(mixed_by_hand(text, 0.35))
+    mixed = rerank.rerank_lists(str(tmp_path / "ranker"), held_out)
+    assert ids(mixed) == ids(mixed_by_hand(best, held_out, 0.35))
 
 
 def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:
@@ -126,16 +125,16 @@ def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path
     for name, model in (("start", starting), ("vectors", MLP(hidden=[4], columns=["bm25"]))):
         found = trained(lists, model, tmp_path / name)
         assert "first_stage_weight" in found.measures["with_first_stage"]
-        assert "mix" not in read_contract(found.best)
-        assert not isinstance(found.training.ranker, Mixed)
+        assert "mix" not in read_contract(found.folder / "best")
+        assert not isinstance(found.ranker, Mixed)
 
 
-def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Trained, tmp_path: Path) -> None:
+def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Training, tmp_path: Path) -> None:
     """A training without a look at its test lists, which are measured afterwards, as a finished run is."""
-    unseen = replace(text.training.settings, test=False)
+    unseen = replace(text.settings, test=False)
     fit(unseen, tmp_path / "run")
     assert "ranker" not in read_sealed(tmp_path / "run" / "measures.json")
-    later = fit(text.training.settings, tmp_path / "run")
+    later = fit(text.settings, tmp_path / "run")
     assert later.measures["with_first_stage"] == text.measures["with_first_stage"]
-    assert later.mixed == text.measures["ranker"]
-    assert fit(text.training.settings, tmp_path / "run").mixed == later.mixed, "read, not measured again"
+    assert later.mixed == text.mixed
+    assert fit(text.settings, tmp_path / "run").mixed == later.mixed, "read, not measured again"

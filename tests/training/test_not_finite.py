@@ -27,8 +27,6 @@ from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.step import Gradients, MemoryLimits
-from rerank.training.targets import Targets
-from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features
 from tests.forked import fork
 from tests.training.helpers import by_two, whole_batch
@@ -155,12 +153,6 @@ def test_trees_refuse_a_gradient_that_is_not_finite(kind: str, lists: Lists, tmp
     with pytest.raises(UserError, match=r"the gradient is not finite at tree 1, scores from .*lower model\.learning_"):
         train(words)
     assert not (tmp_path / "run" / "best").exists()
-
-
-def test_the_objective_refuses_scores_that_overflow(lists: Lists) -> None:
-    targets = Targets(lists, losses.ListNet())
-    with pytest.raises(UserError, match="not finite at tree 1"):
-        Objective(targets, targets.usable(), 0)(np.full(lists.size, np.inf))
 
 
 class Failing(MLP):

@@ -62,13 +62,6 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     assert ", start " in str(training)
 
 
-def test_where_nothing_is_learned_the_start_stays(tmp_path: Path) -> None:
-    training, splits = trained(tmp_path, "--epochs=2", "--optimization.head_lr=0")
-    assert splits.validation is not None
-    assert (training.model.predict(splits.validation) == untouched(splits).predict(splits.validation)).all()
-    assert [training.start[name]["difference"] for name in ("validation", "test")] == [0, 0]
-
-
 def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
     """The labels of the training lists are turned round, so that every epoch is worse than the model that starts."""
     write_folds(tmp_path / "made")

@@ -18,21 +18,11 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
-from rerank.losses import (
-    BCE,
-    DirectMetric,
-    KLDivergence,
-    LambdaLoss,
-    ListNet,
-    MarginMSE,
-    MinMax,
-    PairwiseHinge,
-    Ramp,
-    SmoothINDCG,
-    Term,
-    Terms,
-)
+from rerank.losses import BCE, DirectMetric, KLDivergence, LambdaLoss, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
+from rerank.losses.schedules import Ramp
+from rerank.losses.targets import MinMax
+from rerank.losses.terms import Term, Terms
 from rerank.models.score import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
