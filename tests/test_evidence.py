@@ -69,10 +69,8 @@ def test_random_effects_of_the_published_example() -> None:
     one = statistics.pooled(trials)
     assert (one.tau**2, one.mean, one.heterogeneity) == pytest.approx((0.3132, -0.7145, 0.9222), abs=5e-5)
     combine_effects = pytest.importorskip("statsmodels.stats.meta_analysis").combine_effects
-    other, theirs = (
-        statistics.pooled(trials, "Paule-Mandel"),
-        combine_effects(y, errors**2, method_re="iterated", use_t=True),
-    )
+    other = statistics.pooled(trials, "Paule-Mandel")
+    theirs = combine_effects(y, errors**2, method_re="iterated", use_t=True)
     assert (other.tau**2, other.mean) == pytest.approx((theirs.tau2, theirs.mean_effect_re))
     assert other.error == pytest.approx(theirs.sd_eff_w_re_hksj)
 

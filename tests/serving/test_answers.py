@@ -158,8 +158,7 @@ def test_it_describes_itself(client: Client) -> None:
         for method, about in methods.items():
             status = client.ask(b"{}", path)[0] if method == "post" else client.get(path)[0]
             assert str(status) in about["responses"]
-    (usual, tei) = described["paths"]["/v2/rerank"]["post"]["requestBody"]["content"]["application/json"]["schema"][
-        "anyOf"
-    ]
+    asked = described["paths"]["/v2/rerank"]["post"]["requestBody"]["content"]["application/json"]
+    usual, tei = asked["schema"]["anyOf"]
     assert usual["required"] == ["query", "documents"] and tei["required"] == ["query", "texts"]
     assert "calibrated" in usual["properties"]["model"]["enum"] and usual["properties"]["documents"]["maxItems"] == 1000

@@ -53,9 +53,8 @@ def test_a_saved_folder_is_evaluated_like_the_lists(
 ) -> None:
     folder = lists.save(tmp_path / "lists").store.folder
     in_memory = rerank.evaluate(lists, ["clicks"], "nDCG@10", baseline="bm25")
-    assert in_memory.to_dataframe().equals(
-        rerank.evaluate(folder, ["clicks"], "nDCG@10", baseline="bm25").to_dataframe()
-    )
+    saved = rerank.evaluate(folder, ["clicks"], "nDCG@10", baseline="bm25")
+    assert in_memory.to_dataframe().equals(saved.to_dataframe())
     assert main(["evaluate", f"--qrels={folder}", "--runs", "clicks", "--measures=nDCG@10", "--baseline=bm25"]) == 0
     assert capsys.readouterr().out.split()[:2] == str(in_memory).split()[:2]
 
