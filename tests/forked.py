@@ -124,7 +124,7 @@ def started(count: int, words: Sequence[str]) -> list[Command]:
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
     ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
-    return [Command(words, rank) for rank in ranks]
+    return [Command(words, rank if count > 1 else None) for rank in ranks]
 
 
 def together(count: int, words: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ def whole_batch(lists: Lists) -> list[ListSample]:
 
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
-    """The loss and the gradient of one batch of all lists, a share of the training's steps after its start."""
+    """The loss and the gradient of one batch of all lists; ``share`` is how much of the training is behind it."""
     share, precision = options.pop("share", 0.0), options.pop("precision", "fp32")
     limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
     model.zero_grad(set_to_none=True)
@@ -75,6 +75,14 @@ def _meet(process: int, folder: Path, work: Callable[[int], Any]) -> None:
     torch.save(done, folder / f"done-{process}")
     dist.barrier()  # they are still in step: no message waits
     dist.destroy_process_group()
+
+
+def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """Every parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
+    assert found.keys() == expected.keys()
+    whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
+    for name, gradient in expected.items():
+        assert (found[name] - gradient).norm() <= 1e-5 * gradient.norm() + 1e-6 * whole, name
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

@@ -36,8 +36,7 @@ from rerank.training.batches import Batches
 from rerank.training.budget import graph_bytes, tokens_that_fit
 from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import make_model, random_run, write_collection, write_features
-from tests.close import check_gradients
-from tests.training.helpers import by_two, gradients
+from tests.training.helpers import assert_equal, by_two, gradients
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -79,7 +78,7 @@ def test_the_gradient_is_that_of_the_whole_graph(
     whole = gradients(model, lists, loss)
     found = gradients(model, lists, loss, gradient=gradient, full_tokens=1500, **options)
     assert found[0] == pytest.approx(whole[0], rel=1e-5)
-    check_gradients(found[1], whole[1])
+    assert_equal(found[1], whole[1])
 
 
 @pytest.mark.parametrize("micro", [2, 7])
@@ -90,7 +89,7 @@ def test_the_gradient_under_dropout_is_that_of_the_whole_graph(dropping: Path, l
     state = torch.get_rng_state()
     found = gradients(model, lists, LOSS, micro_batch_size=micro, token_budget=300, gradient="cached")
     assert torch.equal(torch.get_rng_state(), state)
-    check_gradients(found[1], whole[1])
+    assert_equal(found[1], whole[1])
     still = gradients(CrossEncoder(str(dropping), dropout=0.0, **LENGTHS), lists, LOSS)  # type: ignore[arg-type]
     assert found[0] != pytest.approx(still[0], rel=1e-3), "there is dropout"
 
@@ -127,7 +126,7 @@ def test_networks_over_features(make: object, tmp_path: Path) -> None:
         model.prepare(lists, 42)
         states[mode] = gradients(model, lists, LOSS, gradient=mode, token_budget=25, micro_batch_size=20)
         states[mode] = (*states[mode], dict(model.named_buffers()))
-    check_gradients(states["cached"][1], states["full"][1])
+    assert_equal(states["cached"][1], states["full"][1])
     for name, value in states["full"][2].items():
         assert torch.equal(states["cached"][2][name], value), name
 
@@ -172,7 +171,7 @@ def test_out_of_memory_makes_chunks_smaller(model: CrossEncoder, tiny_model: Pat
     whole = gradients(model, lists, LOSS)
     found = gradients(hungry, lists, LOSS, gradient=gradient, token_budget=1000)
     assert found[0] == pytest.approx(whole[0], rel=1e-5)
-    check_gradients(found[1], whole[1])
+    assert_equal(found[1], whole[1])
 
 
 def test_out_of_memory_with_nothing_left_to_cut(tiny_model: Path, lists: Lists) -> None:
@@ -241,7 +240,7 @@ def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp
     options = {"gradient": "cached", "token_budget": 300, "processes": 2}
     for value, found in by_two(tmp_path, lambda process: gradients(model, lists, LOSS, process=process, **options)):
         assert value == pytest.approx(whole[0], rel=1e-5)
-        check_gradients(found, whole[1])
+        assert_equal(found, whole[1])
 
 
 def _unused_after(lists: Lists, process: int = 0, processes: int = 1) -> dict[str, Tensor]:
