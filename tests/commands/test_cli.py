@@ -72,7 +72,7 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*ADD, "--drop", "c", "--precision", "bf16"], "--precision: has no effect without"),
         ([*ADD, "--embed", "m", "--model", "x"], "--model: cannot be combined with --embed"),
         ([*ADD, "--embed", "m", "--in-sample"], "--in-sample: has no effect without"),
-        ([*ADD, "--embed", "none"], "no such model folder"),
+        ([*ADD, "--embed", "./none"], "no such model folder"),
         (ADD, "--embed MODEL"),
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
         ([*EXPORT, "--depth", "0"], "--depth: is for exporting a model"),
