@@ -11,7 +11,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.models.contract import TRAINED_ON, read_contract
+from rerank.models.contract import CONTRACT, TRAINED_ON, read_contract
 from rerank.storage.arrow import Array
 
 BYTES = 6
@@ -46,7 +46,11 @@ def _known(model: str | Path) -> Array | None:
     known = read_contract(Path(model)).get(TRAINED_ON)
     if known is None:
         return None
-    parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
+    try:
+        parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
+    except ValueError as error:
+        problem = f"expected eight letters of base64 a query, not {known[:50]!r}"
+        raise UserError(f"{Path(model) / CONTRACT}: {TRAINED_ON}: {problem}; save the model again") from error
     return np.pad(parts, ((0, 0), (0, 8 - BYTES))).view("<u8")[:, 0]
 
 

@@ -126,3 +126,23 @@ def test_a_ranker_remembers_what_its_model_was_trained_on(place: Path, lists: Li
     write_ranker(tmp_path / "best", WEIGHTS, 0.5, tmp_path / "ranker")
     with pytest.raises(UserError, match="was trained on 1 of these 12 queries"):
         add_model(place / "lists", tmp_path / "ranker")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param("no base64!", id="other letters"),
+        pytest.param("é" * 8, id="letters beyond ASCII"),
+        pytest.param("AAAAAAA=", id="a part of a query"),
+        pytest.param(5, id="a number"),
+        pytest.param(["AAAAAAAA"], id="a list"),
+    ],
+)
+def test_a_damaged_memory_of_the_training_is_refused_in_one_line(
+    damage: Any, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ranker(place / "best", WEIGHTS, 0.5, tmp_path / "ranker")
+    add_to_contract(tmp_path / "ranker", {"trained_on": damage})
+    assert main(["add", "--lists", str(place / "lists"), "--model", str(tmp_path / "ranker")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'ranker' / 'rerank.json'}: trained_on: expected" in line
