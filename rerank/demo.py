@@ -167,9 +167,8 @@ def answer(question: str, output: Path, count: int = 5) -> str:
         gc.disable()
         stack.callback(gc.enable)
         searching = pool.submit(search)
-        from rerank.models.text.cosines import cosines_of
+        from rerank.models.text.cosines import Embedder, cosines_of
         from rerank.models.text.cross_encoder import CrossEncoder
-        from rerank.models.text.embedder import Embedder
         from rerank.retrieval.fuse import fuse
 
         model = CrossEncoder(str(output / "fold-1" / "best")) if "text" in shares else None
@@ -232,8 +231,7 @@ def _lists(collection: Collection, folder: Path, index: Path) -> Lists:
 
 def _runs(lists: Lists, output: Path) -> dict[str, Run]:
     """The held-out questions by each ranker."""
-    from rerank.models.text.cosines import cosines
-    from rerank.models.text.embedder import Embedder
+    from rerank.models.text.cosines import Embedder, cosines
     from rerank.retrieval.fuse import fuse
 
     text = read_run(output / "fold-1" / "test.trec")

@@ -17,7 +17,7 @@ from rerank.storage.files import warn_once
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from rerank.models.calibration import Calibration
+    from rerank.evaluation.calibration import Calibration
 
 
 FRESH_SEED = 42

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError
-from rerank.models.calibration import Calibration
+from rerank.evaluation.calibration import Calibration
 from rerank.models.weights import check_names, check_plain
 from rerank.settings.described import class_path
 from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
@@ -23,7 +23,7 @@ CONTRACT, CARD = "rerank.json", "README.md"
 FILES, TRAINED_ON, START, MIX, CALIBRATION = "files", "trained_on", "start", "mix", "calibration"
 """Its keys for the hashes of the model's files, the queries of the training (:mod:`rerank.scoring.in_sample`), the
 columns that a model starts from, the weights of a mix (:class:`rerank.models.mixed.Mixed`), and what makes
-probabilities of the scores (:class:`rerank.models.calibration.Calibration`)."""
+probabilities of the scores (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""

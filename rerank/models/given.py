@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rerank.errors import UserError, one_line
-from rerank.models.calibration import Calibration
+from rerank.evaluation.calibration import Calibration
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
@@ -28,30 +29,51 @@ def given_column(columns: Mapping[str, Sequence[float] | Array], name: str, coun
     return values
 
 
-def check_documents(documents: Any, top_k: int | None) -> None:
-    """Refuse what is no list of texts, or a limit below 1."""
-    check_value("top_k", top_k, Count | None)
-    if not isinstance(documents, Sequence) or isinstance(documents, str):
-        raise UserError(f"rank: expected documents, a list of texts, not {shortened(documents)}")
+class RanksTexts(ABC):
+    """What ranks texts from Python."""
 
+    calibration: Calibration | None
 
-def best_documents(
-    scores: Array,
-    documents: Sequence[str],
-    top_k: int | None,
-    return_documents: bool,
-    calibration: Calibration | None = None,
-) -> list[dict[str, Any]]:
-    """Documents by their scores, best first: ``corpus_id``, ``score`` and, where there are some, more.
+    @abstractmethod
+    def scores_of(
+        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
+    ) -> Array:
+        """Scores of documents for a query, ``[n]`` float32; see :meth:`rank`."""
 
-    Those of a calibrated model have their ``probability``, and ``text`` is there if it is asked for.
-    """
-    order = np.argsort(-scores, kind="stable")[:top_k]
-    ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
-    if calibration is not None:
-        for entry, probability in zip(ranked, calibration(scores[order]).tolist(), strict=True):
-            entry["probability"] = probability
-    return [entry | {"text": documents[entry["corpus_id"]]} for entry in ranked] if return_documents else ranked
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
+
+        Those of a calibrated model have a ``probability``, too.
+
+        Args:
+            query: the query.
+            documents: the documents; with ``columns`` in the order of the first stage, all that it found.
+            top_k: how many to return; None for all.
+            return_documents: whether their texts are returned, too.
+            columns: for a model that starts from columns, or a mix of them, the first stage's scores of these
+                documents, ``{"bm25": [12.1, …]}``; None or NaN where it has none. A mix computes cosines itself.
+
+        Raises:
+            UserError: a column that is needed is missing, or has not a number for every document; or the model that is
+                mixed reads no texts.
+        """
+        check_value("top_k", top_k, Count | None)
+        if not isinstance(documents, Sequence) or isinstance(documents, str):
+            raise UserError(f"rank: expected documents, a list of texts, not {shortened(documents)}")
+        scores = self.scores_of(query, documents, columns)
+        order = np.argsort(-scores, kind="stable")[:top_k]
+        ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
+        if self.calibration is not None:
+            for entry, probability in zip(ranked, self.calibration(scores[order]).tolist(), strict=True):
+                entry["probability"] = probability
+        return [entry | {"text": documents[entry["corpus_id"]]} for entry in ranked] if return_documents else ranked
 
 
 def shortened(value: Any) -> str:

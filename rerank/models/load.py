@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
+from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.calibration import Calibration
 from rerank.models.contract import CALIBRATION, CONTRACT, FUSION, MIX, read_contract
 
 MODELS = {

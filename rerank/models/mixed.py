@@ -36,7 +36,7 @@ from rerank.models.contract import (
     read_contract,
     write_contract,
 )
-from rerank.models.given import best_documents, check_documents, given_column
+from rerank.models.given import RanksTexts, given_column
 from rerank.models.load import copy_model, load_model
 from rerank.retrieval.fuse import ranks_of_candidates, z_of_candidates
 from rerank.storage.arrow import Array
@@ -44,14 +44,14 @@ from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import write_sealed
 
 if TYPE_CHECKING:
-    from rerank.models.text.embedder import Embedder
+    from rerank.models.text.cosines import Embedder
 
 By = Literal["z", "rrf"]
 PARTS = {"z": z_of_candidates, "rrf": ranks_of_candidates}
 """What is summed, by its name."""
 
 
-class Mixed(Model):
+class Mixed(RanksTexts, Model):
     """A model's scores mixed with columns of the lists, or columns alone.
 
     Of candidates that a system did not return, z is the lowest of the others, and the reciprocal rank 0. Ties keep the
@@ -106,8 +106,12 @@ class Mixed(Model):
 
     def needs(self) -> list[str]:
         """The columns that :meth:`rank` has to be given: of the mix, and those that its model starts from."""
-        starts = [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
-        return list(dict.fromkeys([*starts, *(name for name in self.weights if name not in self.cosines)]))
+        mixed = (name for name in self.weights if name not in self.cosines)
+        return list(dict.fromkeys([*self._starts(), *mixed]))
+
+    def _starts(self) -> list[str]:
+        """The columns that its model starts from."""
+        return [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
@@ -201,37 +205,17 @@ class Mixed(Model):
             return np.array([math.fsum(column) for column in zip(*terms, strict=True)], dtype=np.float32)
         return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
 
-    def rank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        top_k: int | None = None,
-        return_documents: bool = False,
-        columns: Mapping[str, Sequence[float] | Array] | None = None,
-    ) -> list[dict[str, Any]]:
-        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
-
-        Those of a calibrated model have a ``probability``, too.
-
-        Args:
-            query: the query.
-            documents: the documents, in the order of the first stage, all that it found: z is over them.
-            top_k: how many to return; None for all.
-            return_documents: whether their texts are returned, too.
-            columns: numbers of these documents for each column of :meth:`needs`; None or NaN where there is none.
-                Cosines are computed where they are not given.
-
-        Raises:
-            UserError: a column is missing, or has not a number for every document; or its model reads no texts.
-        """
-        check_documents(documents, top_k)
+    def scores_of(
+        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
+    ) -> Array:
+        """Scores of documents for a query, ``[n]`` float32, all that the first stage found: z is over them."""
         scores = np.zeros(len(documents), dtype=np.float32)
         if self.model is not None:
-            if not hasattr(self.model, "scores_of"):
+            if not isinstance(self.model, RanksTexts):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
-            scores = self.model.scores_of(query, documents, columns)
-        columns = self.with_cosines(query, documents, columns)
-        return best_documents(self.mixed_given(columns, scores), documents, top_k, return_documents, self.calibration)
+            own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
+            scores = self.model.scores_of(query, documents, own)
+        return self.mixed_given(self.with_cosines(query, documents, columns), scores)
 
     def contract(self) -> dict[str, Any]:
         return ({"class": FUSION} if self.model is None else self.model.contract()) | {MIX: self.mix}

@@ -12,8 +12,7 @@ from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.models.text.cosines import cosines
-from rerank.models.text.embedder import Embedder
+from rerank.models.text.cosines import Embedder, cosines
 from rerank.storage.locks import held
 
 log = logging.getLogger("rerank")

@@ -69,7 +69,7 @@ def calibrate(
     """
     from rerank.models.contract import FILES, read_contract
     from rerank.models.load import load_model
-    from rerank.models.text.scaled import layer_of_scores
+    from rerank.models.text.cross_encoder import layer_of_scores
     from rerank.storage.locks import held
 
     check_arguments(calibrate, {"grade": grade, "depth": depth})
@@ -97,9 +97,8 @@ def calibrate(
 
 def _calibrated(ranker: Model, lists: Lists, grade: int, place: str, test: Lists | None) -> Calibrated:
     """Fit, measure, and scale the ranker's last layer where it has one."""
-    from rerank.evaluation.calibration import PRECISIONS, cross_fitted, fitted, threshold
+    from rerank.evaluation.calibration import PRECISIONS, Calibration, cross_fitted, fitted, threshold
     from rerank.lists.folds import drawn_folds
-    from rerank.models.calibration import Calibration
     from rerank.tasks.calibrated import Calibrated
 
     scores = _scores(ranker, lists, "calibration")
@@ -174,13 +173,16 @@ def _fold(ranker: Model, lists: Lists, before: Array, a: float, b: float) -> boo
     Products of float32 round, so that scores that were as good as equal could tie or change places: it is looked at.
     """
     import numpy as np
+    import torch
 
-    from rerank.models.text.scaled import layer_of_scores, scale
+    from rerank.models.text.cross_encoder import layer_of_scores
 
     if (layer := layer_of_scores(ranker)) is None:
         return False
     weights = {name: value.clone() for name, value in layer.state_dict().items()}
-    scale(layer, a, b)
+    with torch.no_grad():  # in float64, rounded to the layer's own type once
+        layer.weight.copy_(a * layer.weight.double())
+        layer.bias.copy_(a * layer.bias.double() + b)
     after = _scores(ranker, lists, "calibrated")
     of = np.repeat(np.arange(len(lists)), lists.lengths)
     moved = int((np.lexsort((-before, of)) != np.lexsort((-after, of))).sum())

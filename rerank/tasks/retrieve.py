@@ -177,7 +177,7 @@ def retrieve(
             if add_relevant:
                 score_added = opened.enter_context(score_known(model, index, complete=search.index is None))
         if dense is not None:
-            from rerank.models.text.embedder import Embedder
+            from rerank.models.text.cosines import Embedder
 
             encoder = Embedder(dense)
             runs[DENSE] = search_dense(build_vectors(source, encoder), encoder, wanted, depth)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
@@ -19,7 +19,7 @@ from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import FRESH_SEED, Inputs
+from rerank.models.base import FRESH_SEED, Inputs, Model
 from rerank.models.contract import class_name, write_contract
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.text.kernels import tokens_on_gpu
@@ -27,7 +27,7 @@ from rerank.models.text.long import Long, make_inputs, score_rows
 from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import FlatInputs
 from rerank.models.text.part import Spec, TextPart
-from rerank.models.text.start import Start, spread, start_at_zero
+from rerank.models.text.start import Start, last_layer, spread, start_at_zero
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
@@ -291,3 +291,19 @@ class CrossEncoder(TextScorer):
         with torch.inference_mode():
             z = self.start.of_lists(lists, lists.row_numbers).to(self.start.weights.device)
             return scores - self.start(z).cpu().numpy()
+
+
+def layer_of_scores(model: Model | None) -> nn.Linear | None:
+    """The layer whose output is a model's score, so that a scale and a shift of scores can be written into it.
+
+    None where a score is more than its output: a sum of chunks or with columns, a decoder's logits.
+    """
+    if not isinstance(model, CrossEncoder) or type(model.part) is not TextPart:
+        return None
+    if model.start.columns or model.long == "sum":
+        return None
+    try:
+        layer = last_layer(model.network)
+    except UserError:
+        return None
+    return None if layer.bias is None else layer

@@ -13,7 +13,7 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
-from rerank.models.given import best_documents, check_documents, shortened
+from rerank.models.given import RanksTexts, shortened
 from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.start import Start
@@ -21,7 +21,7 @@ from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
 
-class TextScorer(Scorer):
+class TextScorer(RanksTexts, Scorer):
     """A network that scores pairs of texts.
 
     Attributes:
@@ -86,45 +86,17 @@ class TextScorer(Scorer):
             inputs, rows = self.pair_inputs(queries, documents), np.arange(len(queries))
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
-    def rank(
-        self,
-        query: str,
-        documents: Sequence[str],
-        top_k: int | None = None,
-        return_documents: bool = False,
-        columns: Mapping[str, Sequence[float] | Array] | None = None,
-    ) -> list[dict[str, Any]]:
-        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
-
-        Those of a calibrated model have a ``probability``, too.
-
-        Args:
-            query: the query.
-            documents: the documents; with ``columns`` in the order of the first stage.
-            top_k: how many to return; None for all.
-            return_documents: whether their texts are returned, too.
-            columns: for a model that starts from columns the first stage's scores of these documents, ``{"bm25":
-                [12.1, …]}``; None or NaN where it has none.
-
-        Raises:
-            UserError: a column that the model starts from is missing, or has not a number for every document.
-        """
-        check_documents(documents, top_k)
-        if columns and not self.start.columns:
-            raise UserError(f"columns: {self.name} starts from none; leave them out")
-        scores = self.scores_of(query, documents, columns)
-        return best_documents(scores, documents, top_k, return_documents, self.calibration)
-
     def scores_of(
         self,
         query: str,
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
-        budget: int | None = None,
         precision: Precision = "auto",
     ) -> Array:
         """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
-        scores = self.text_scores([(query, document) for document in documents], budget, precision)
+        if columns and not self.start.columns:
+            raise UserError(f"columns: {self.name} starts from none; leave them out")
+        scores = self.text_scores([(query, document) for document in documents], precision=precision)
         return self.add_start(scores, columns or {}) if self.start.columns else scores
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
