@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
     from rerank.collections.texts import Texts
     from rerank.errors import NotFoundError, UserError
-    from rerank.evaluation.table import Table
+    from rerank.evaluation.export import Table
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData

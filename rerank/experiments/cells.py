@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -16,9 +18,9 @@ from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import check_margin
 from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, planned_pairs
-from rerank.experiments.search import Point, file_name, grid, point_name
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
+from rerank.storage.files import digest
 from rerank.storage.identity import SHOWN
 from rerank.training.config import TrainConfig
 from rerank.training.provenance import read_provenance
@@ -26,6 +28,9 @@ from rerank.training.run_folder import finished
 
 OURS = ("output", "seed", "test")
 """Keys of a training that the experiment sets."""
+
+Point = dict[str, Any]
+"""Values by dotted key: what one training of a search tries."""
 
 
 class Job(StrEnum):
@@ -276,3 +281,39 @@ def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any
             raise UserError(f"{where}.{key}: is set by the experiment" + (", see seeds" if name == "seed" else ""))
         if name not in known:
             raise UserError(f"{where}.{key}: training has no key {name!r}{nearest(name, known)}")
+
+
+def grid(space: Mapping[str, Any]) -> list[Point]:
+    """Every combination of the values; without a key it is one point.
+
+    >>> grid({"loss.alpha": [1, 3], "epochs": [2]})
+    [{'loss.alpha': 1, 'epochs': 2}, {'loss.alpha': 3, 'epochs': 2}]
+    """
+    return [dict(zip(space, combination, strict=True)) for combination in itertools.product(*space.values())]
+
+
+def point_name(point: Mapping[str, Any]) -> str:
+    """A folder's name for a point of a search: the last words of the keys with their values.
+
+    The name of a point without keys is ``point``. Names of different points differ: what a name cannot show (a class
+    with arguments, signs that no file name should have) is told apart by a digest.
+    """
+    if not point:
+        return "point"
+    whole = json.dumps(point, sort_keys=True)
+    last = [key.rpartition(".")[2] for key in point]
+    keys = last if len(set(last)) == len(last) else list(point)
+    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, point.values(), strict=True))
+    plain = all(isinstance(value, int | float | bool | None) for value in point.values())
+    safe = file_name(text)
+    return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
+
+
+def file_name(text: str) -> str:
+    """The text with signs replaced that make trouble in file names."""
+    return re.sub(r"[^\w.,=@+-]+", "_", text)
+
+
+def shown(value: Any) -> str:
+    """A value in a word: a class by its name."""
+    return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)

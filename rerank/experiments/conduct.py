@@ -14,8 +14,7 @@ from rerank.experiments.cells import ExperimentPlan, Failure
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.figures.data import check_figures
 from rerank.experiments.figures.draw import write_figures
-from rerank.experiments.report import write_experiment
-from rerank.experiments.results import flat_rows, write_results
+from rerank.experiments.results import flat_rows, write_experiment, write_results
 from rerank.experiments.rows import UntrainedRows
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise

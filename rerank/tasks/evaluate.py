@@ -10,7 +10,7 @@ from rerank.settings.ranges import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
-    from rerank.evaluation.table import Table
+    from rerank.evaluation.export import Table
 
 
 def evaluate(
@@ -56,7 +56,7 @@ def evaluate(
         UserError: whatever is wrong with the files or the arguments.
     """
     from rerank.evaluation.compare import TESTS, compare_runs
-    from rerank.evaluation.table import Table
+    from rerank.evaluation.export import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
 

@@ -1,9 +1,10 @@
-"""Which lists make up each step, the same in every process and after every interruption."""
+"""Which lists make up each step, the same in every process and after every interruption; lists that are padded once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from torch import Tensor
 from rerank.lists.sampling import Sampler, seed_of
 from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
+
+CELLS = 1 << 20
+"""Numbers in the pairwise matrices of a batch at most, unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -85,3 +89,35 @@ def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     padded = torch.zeros(mask.shape, dtype=dtype)
     padded[mask] = torch.from_numpy(np.concatenate(values)).to(dtype) if values else padded[mask]
     return padded, mask
+
+
+class PaddedLists(NamedTuple):
+    """Some lists.
+
+    Attributes:
+        lists: their positions, ``[B]``.
+        rows: position of each document in the flat arrays, ``[B, N]``; 0 where padded.
+        mask: ``[B, N]`` bool, True for real documents.
+        labels: ``[B, N]`` float32, 0 where padded.
+    """
+
+    lists: Array
+    rows: Tensor
+    mask: Tensor
+    labels: Tensor
+
+
+def padded_lists(lists: Lists, chosen: Array, cells: int = CELLS) -> list[PaddedLists]:
+    """Some lists in padded batches, sorted by length so that little of a batch is padding."""
+    lengths = lists.lengths
+    chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
+    batches, start = [], 0
+    while start < len(chosen):
+        longest = max(1, int(lengths[chosen[start]]))
+        part = chosen[start : start + max(1, cells // longest**2)]
+        mask = np.arange(longest) < lengths[part][:, None]
+        rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
+        labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
+        batches.append(PaddedLists(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
+        start += len(part)
+    return batches

@@ -20,9 +20,9 @@ from rerank.losses.direct import DirectMetric
 from rerank.models.scorer import Scorer
 from rerank.relaxations.fidelity import fidelity
 from rerank.storage.arrow import Array
+from rerank.training.batches import PaddedLists, padded_lists
 from rerank.training.checkpoint import State
 from rerank.training.config import TrainConfig
-from rerank.training.padded import PaddedLists, padded_lists
 from rerank.training.validate import names_of
 
 ELEMENTS = 2**22

@@ -21,9 +21,9 @@ from rerank.progress import tqdm
 from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
+from rerank.training.batches import padded_lists
 from rerank.training.config import TrainConfig
 from rerank.training.pace import Pace
-from rerank.training.padded import padded_lists
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets
 from rerank.training.trees.objective import Objective

@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.lists.sampling import seed_of
 from rerank.storage.arrow import Array
-from rerank.training.padded import PaddedLists, padded_lists
+from rerank.training.batches import PaddedLists, padded_lists
 from rerank.training.piece import DEAD
 from rerank.training.targets import Targets, known
 
