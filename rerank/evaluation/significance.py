@@ -10,8 +10,6 @@ from typing import Literal
 
 import numpy as np
 
-from rerank.errors import UserError
-
 Correction = Literal["none", "bonferroni", "holm"]
 Test = Literal["t-test", "wilcoxon", "randomisation"]
 AnyTest = Literal["bootstrap", "t-test", "wilcoxon", "randomisation"]
@@ -119,12 +117,6 @@ def correct(
         values[order] = np.maximum.accumulate(scaled)
         p[known] = values
     return p
-
-
-def check_margin(margin: float | None) -> None:
-    """Raise a UserError for a margin of equivalence that is not a number above 0."""
-    if margin is not None and not 0 < margin < np.inf:
-        raise UserError(f"margin {margin:g}: must be a number above 0: a difference that does not matter, such as 0.01")
 
 
 def equivalence(mean: float, error: float, freedom: float, margin: float) -> float:

@@ -13,13 +13,12 @@ from typing import Any
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.beside import Beside
-from rerank.evaluation.compare import check_choices
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.evaluation.significance import check_margin
-from rerank.experiments.config import ExperimentConfig, first_stage_names, folds_of
+from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, planned_pairs
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
+from rerank.settings.ranges import check_arguments, check_value
 from rerank.storage.files import digest
 from rerank.storage.identity import SHOWN
 from rerank.training.config import TrainConfig
@@ -185,19 +184,14 @@ class ExperimentPlan:
 
 
 def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
-    for name in ("base", "methods", "ensembles", "refit", "groups", "figures"):
-        _check_mapping(name, getattr(config, name))
+    check_arguments(ExperimentConfig, vars(config))
     for name, method in config.methods.items():
-        for key in ("set", "search"):
-            _check_mapping(f"methods.{name}.{key}", getattr(method, key, None))
-    for name, members in config.ensembles.items():
-        if not isinstance(members, list):
-            raise UserError(f"ensembles.{name}: expected a list of methods, not {members!r}")
+        check_value(f"methods.{name}", method, Method)
+        check_arguments(Method, vars(method), f"methods.{name}")
+    for key in ("ensembles", "groups"):
+        for name, members in getattr(config, key).items():
+            check_value(f"{key}.{name}", members, list[str])
     parse_measures(config.measures)
-    check_choices([config.test] if config.test != "bootstrap" else [], config.correction)
-    if not 0 < config.level < 1:
-        raise UserError(f"confidence level {1 - config.level}: must be between 0 and 1, such as 0.95")
-    check_margin(config.margin)
     for name in ("methods", "seeds"):
         if not getattr(config, name):
             raise UserError(f"{name}: at least one is needed")
@@ -206,10 +200,6 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
             raise UserError(f"{name}: {values!r} name at least one, and each only once")
     if config.keep is not None and not config.keep.endswith(".jsonl.xz"):
         raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
-    if config.jobs is not None and config.jobs < 1:
-        raise UserError(f"jobs: must be at least 1, not {config.jobs}")
-    if config.num_cpus < 1 or config.num_gpus < 0:
-        raise UserError(f"num_cpus, num_gpus: a cell takes one CPU or more, not {config.num_cpus}, {config.num_gpus:g}")
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
     rows = [*config.methods, *first_stage_names(config)[:1]]
@@ -267,11 +257,6 @@ def _check_primary(config: ExperimentConfig) -> None:
     if config.primary not in known:
         given = f"; such as {known[0]}" if known else ": there is none without baseline or groups"
         raise UserError(f"primary: {config.primary} is no planned comparison of ROW, AGAINST and MEASURE{given}")
-
-
-def _check_mapping(where: str, value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise UserError(f"{where}: expected keys and their values, not {'nothing' if value is None else repr(value)}")
 
 
 def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:

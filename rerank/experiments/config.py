@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from rerank.evaluation.measures import Empty
 from rerank.evaluation.significance import AnyTest, Correction
+from rerank.settings.ranges import Count, NotNegative, Positive, Range
 
 FIRST_STAGE = "first stage"
 """The row of the first stage."""
@@ -129,17 +130,17 @@ class ExperimentConfig:
     pairs: Literal["baseline", "all"] = "baseline"
     groups: dict[str, list[str]] = field(default_factory=dict)
     primary: list[str] | None = None
-    margin: float | None = None
+    margin: Positive | None = None
     test: AnyTest = "bootstrap"
     correction: Correction = "holm"
-    level: float = 0.05
+    level: Annotated[float, Range(0, 1, without_low=True, without_high=True)] = 0.05
     published: Published | None = None
     figures: dict[str, Figure] = field(default_factory=dict)
     keep: str | None = None
-    jobs: int | None = None
+    jobs: Count | None = None
     engine: Literal["local", "ray"] = "local"
-    num_cpus: int = 1
-    num_gpus: float = 0
+    num_cpus: Count = 1
+    num_gpus: NotNegative = 0
 
 
 def folds_of(config: ExperimentConfig) -> list[int | str | None]:

@@ -158,7 +158,7 @@ def _in_words(hint: Any) -> list[str]:
 
 WORDS: dict[Any, str] = {
     **{int: "a whole number", float: "a number", str: "text", bool: "True or False", types.NoneType: "None"},
-    **{list: "a list", Sequence: "a list"},
+    **{list: "a list", Sequence: "a list", dict: "keys and their values"},
 }
 
 

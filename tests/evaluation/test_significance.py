@@ -9,11 +9,9 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.errors import UserError
 from rerank.evaluation.compare import TESTS
 from rerank.evaluation.significance import (
     bootstrap_interval,
-    check_margin,
     cohens_d,
     correct,
     differences,
@@ -139,12 +137,6 @@ def test_equivalence_is_that_the_interval_lies_within_the_margin(
 def test_nothing_is_equivalent_without_an_error() -> None:
     assert math.isnan(equivalence(0.0, 0.0, 5, 0.01))
     assert math.isnan(equivalence(0.0, math.nan, math.nan, 0.01))
-
-
-@pytest.mark.parametrize("margin", [0.0, -0.01, math.nan, math.inf])
-def test_a_margin_is_a_number_above_0(margin: float) -> None:
-    with pytest.raises(UserError, match=f"margin {margin:g}: must be a number above 0"):
-        check_margin(margin)
 
 
 def test_cohens_d_is_mean_over_standard_deviation_and_gives_t() -> None:

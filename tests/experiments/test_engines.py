@@ -227,7 +227,7 @@ def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
         (["--share=3/3"], "share: '3/3' is no NUMBER/COUNT"),
         (["--share=1"], "share: '1' is no NUMBER/COUNT"),
         (["--num_gpus=1"], "num_cpus, num_gpus: are for engine: ray"),
-        (["--engine=ray", "--num_cpus=0"], "a cell takes one CPU or more"),
+        (["--engine=ray", "--num_cpus=0"], "num_cpus: must be at least 1"),
         (["--engine=rey"], "rey"),
     ],
 )

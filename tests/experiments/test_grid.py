@@ -262,7 +262,7 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"folds": [1, 1]}, "folds"),
         ({"seeds": []}, "seeds"),
         ({"jobs": 0}, "jobs"),
-        ({"level": 1.0}, "must be between 0 and 1"),
+        ({"level": 1.0}, "level: must be in (0, 1)"),
         ({"figures": {"f": {"kind": "serch"}}}, "serch"),
         ({"figures": {"f": {"kind": "search"}}}, "figures.f.x: a search needs one"),
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),

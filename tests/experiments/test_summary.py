@@ -270,7 +270,8 @@ def test_the_primary_comparison_stands_for_itself() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"margin": 0.0}, "margin 0: must be a number above 0"),
+        ({"margin": 0.0}, "margin: must be above 0, not 0"),
+        ({"margin": float("inf")}, "margin: must be above 0, not inf"),
         ({"primary": ["good", "bad", "AP"]}, "there is none without baseline or groups"),
         ({"primary": ["good", "bad"], "baseline": "bad"}, r"such as \['first stage', 'bad', 'nDCG@10'\]"),
         ({"primary": ["bad", "good", "AP"], "baseline": "bad"}, "no planned comparison"),
