@@ -28,8 +28,7 @@ class Table(Comparison):
     """A comparison that shows itself.
 
     >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="nDCG@10", baseline="bm25")
     Table(bm25, ours: nDCG@10; 2 queries, against bm25)

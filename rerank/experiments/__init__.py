@@ -1,3 +1,1 @@
 """Whole experiments: the demo, and methods compared over folds and seeds (``rerank experiment``)."""
-
-from __future__ import annotations

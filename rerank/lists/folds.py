@@ -55,14 +55,13 @@ class FoldsData(Data):
     """One fold of a lists folder as test lists, the others to train on.
 
     >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
     >>> splits = FoldsData(folder, fold=1, folds=2, validation=False).splits(seed=1)
-    >>> sorted([*splits.train.query_texts, *splits.test.query_texts])
-    ['heat', 'wing']
+    >>> sorted([*splits.train.query_ids, *splits.test.query_ids])
+    ['1', '2']
     """
 
     def __init__(

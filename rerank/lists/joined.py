@@ -20,11 +20,10 @@ def concat(parts: Sequence[Lists]) -> Lists:
     Texts, tokens and columns stay where they are until they are asked for; columns are those that all parts have.
 
     >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
-    >>> rerank.concat([lists.select([1]), lists.select([0])]).query_texts
-    ['heat', 'wing']
+    >>> rerank.concat([lists.select([1]), lists.select([0])]).query_ids
+    ['2', '1']
 
     Raises:
         UserError: no parts, a query that two of them have, texts in some of them only, or several orders.

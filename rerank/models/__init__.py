@@ -1,3 +1,1 @@
 """Models that score query-document pairs."""
-
-from __future__ import annotations

@@ -58,8 +58,7 @@ class Mixed(RanksTexts, Model):
     order of the list. Relevant documents that were added for training do not change the scores of the others.
 
     >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> Mixed(None, {"bm25": 1.0}).predict(lists).round(1).tolist()  # z of each list's scores
     [1.0, -1.0, 1.0, -1.0]

@@ -30,8 +30,7 @@ def evaluate(
     (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score per candidate, and names of columns.
 
     >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> table = rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="RR", baseline="bm25")
     >>> {name: float(values["RR"].mean()) for name, values in table.tables.items()}

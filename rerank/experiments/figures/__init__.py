@@ -1,3 +1,1 @@
 """An experiment's pictures."""
-
-from __future__ import annotations

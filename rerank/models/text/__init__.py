@@ -1,3 +1,1 @@
 """Models that read texts: cross-encoders."""
-
-from __future__ import annotations

@@ -21,10 +21,6 @@ class SelfAttention(FeatureNetwork):
     does not matter; lists do not see each other, nor padding. The defaults are those of NeuralNDCG's paper for WEB30K
     (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
 
-    >>> import rerank
-    >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
-    >>> table = {"query": ["wing", "wing", "heat", "heat"], "text": texts, "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
-    >>> lists = rerank.Lists.from_dataframe(table)
     >>> SelfAttention(columns=["bm25"], hidden=16)
     SelfAttention(hidden=16, columns=['bm25'])
     """
