@@ -18,6 +18,9 @@ from rerank.training.ids import file_of
 START = "start.json"
 """In a run folder: what the model was worth before its first step, query by query, sealed."""
 
+OTHERS = ("with_first_stage", "first_stage", "baseline", "start", "ranker")
+"""What is kept of a model on test lists beside its own values."""
+
 
 def write_start(folder: Path, tables: Mapping[str, PerQuery]) -> None:
     """Write the values of every query before the first step."""
@@ -32,22 +35,14 @@ def read_start(folder: Path) -> dict[str, PerQuery]:
 
 
 def write_measurement(
-    folder: Path,
-    identity: Mapping[str, Any],
-    table: PerQuery,
-    mixed: Mapping[str, float] | None = None,
-    beside: Mapping[str, Any] | None = None,
+    folder: Path, identity: Mapping[str, Any], table: PerQuery, others: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the values of every query."""
+    """Write the values of every query, and of the :data:`OTHERS` what was found."""
     name = id_of(identity)
-    content: dict[str, Any] = {"id": name} | _as_json(table)
-    content |= {"with_first_stage": dict(mixed)} if mixed else {}
-    write_sealed(folder / file_of(name), content | dict(beside or {}))
+    write_sealed(folder / file_of(name), {"id": name, **_as_json(table), **(others or {})})
 
 
-def read_measurement(
-    folder: Path, identity: Mapping[str, Any]
-) -> tuple[PerQuery, dict[str, float], dict[str, Any]] | None:
+def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuery, dict[str, Any]] | None:
     """What `write_measurement` wrote; None where this was not measured yet."""
     name = id_of(identity)
     path = folder / file_of(name)
@@ -56,10 +51,7 @@ def read_measurement(
     content = read_sealed(path)
     if content["id"] != name:
         raise UserError(f"{path}: holds another measurement ({content['id']}); remove the file to measure again")
-    beside: dict[str, Any] = {
-        key: content[key] for key in ("first_stage", "baseline", "start", "ranker") if key in content
-    }
-    return _from_json(content), content.get("with_first_stage", {}), beside
+    return _from_json(content), {key: content[key] for key in OTHERS if key in content}
 
 
 def _as_json(table: PerQuery) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.models.card import write_card
 from rerank.models.contract import read_contract
 from rerank.storage.files import atomic_write
-from rerank.storage.hashes import read_sealed, write_sealed
+from rerank.storage.hashes import read_sealed
 from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
 from rerank.storage.locks import clear_within
 from rerank.training.provenance import add_provenance
@@ -122,10 +122,6 @@ class RunFolder:
         data = {name: _describe(lists) for name, lists in named.items() if lists is not None}
         config = yaml.safe_load(self.config)
         write_card(self.best, read_contract(self.best), config, measures, data, self.path.name)
-
-    def write_measures(self, measures: Mapping[str, Any]) -> None:
-        """Write ``measures.json``: the run is complete."""
-        write_sealed(self.path / MEASURES, {"id": self.id, **measures})
 
 
 def newest_checkpoint(folder: Path) -> str:

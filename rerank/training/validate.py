@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,12 @@ from rerank.scoring.in_sample import remember
 from rerank.scoring.shared import Score, scores_by
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
+from rerank.storage.hashes import write_sealed
 from rerank.storage.identity import id_of
 from rerank.training.config import TrainConfig
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, read_start, write_measurement, write_test_run
-from rerank.training.run_folder import RunFolder
+from rerank.training.run_folder import MEASURES, RunFolder
 
 BESIDES = BESIDE, BASELINE, START, RANKER = "first_stage", "baseline", "start", "ranker"
 """Keys of ``measures.json``: what a model is compared with, of which :class:`rerank.training.fit.Training` tells as
@@ -112,7 +113,8 @@ def finish(
             noted: dict[str, Any] = {**remember(splits.train, config.model.arguments().get("name"))}
             if mixed:
                 noted |= {"first_stage_weight": mixed["first_stage_weight"]}
-            if ranker is not None and any(ranker.weights.values()) and not _reads(model, [*ranker.weights]):
+            read = {name.partition(SCALED)[0] for name in [*model.columns, *getattr(model, "names", ())]}
+            if ranker is not None and any(ranker.weights.values()) and read.isdisjoint(ranker.weights):
                 noted |= {MIX: ranker.mix}
             if "features" in (manifest := splits.train.store.manifest):
                 noted |= {"layout": manifest["features"]}
@@ -120,7 +122,7 @@ def finish(
                 noted |= {"elsewhere": model.largest_difference(_longest(splits.train))}
             add_to_contract(folder.best, noted)
             folder.write_card(splits, result)
-            folder.write_measures(result)
+            write_sealed(folder.path / MEASURES, {"id": folder.id, **result})
     return result
 
 
@@ -128,12 +130,6 @@ def with_share(model: Model, lists: Lists, weight: float) -> Mixed:
     """The model and what ordered the lists, mixed by the share of the latter."""
     assert lists.store.order is not None
     return Mixed(model, {lists.store.order: weight}, 1 - weight)
-
-
-def _reads(model: Model, columns: Sequence[str]) -> bool:
-    """Whether a model's scores have one of these columns in them."""
-    names = [*model.columns, *getattr(model, "names", ())]  # of vectors, what training settled
-    return any(name.partition(SCALED)[0] in columns for name in names)
 
 
 def _longest(lists: Lists, count: int = 16) -> list[tuple[str, str]]:
@@ -174,7 +170,6 @@ def measure_test(
     scores = score(lists, "test")
     run = lists.run(scores)
     table = evaluate(run, lists.qrels, names, name="test")
-    mixed: dict[str, float] = {}
     found: dict[str, Any] = {}
     if (order := lists.store.order) is not None:
         found = compared("test", run, lists, config)
@@ -182,7 +177,7 @@ def measure_test(
             found[BESIDE] |= apart
         if ranker is not None and set(ranker.weights) <= set(lists.store.column_names):
             both = lists.run(ranker.mixed(lists, scores))
-            mixed = evaluate(both, lists.qrels, names, name="test").mean
+            found = {"with_first_stage": evaluate(both, lists.qrels, names, name="test").mean} | found
             if any(ranker.weights.values()):
                 first = lists.run(order)
                 found |= _beside(RANKER, "test", both, first, lists, config, f"first stage {order}")
@@ -190,8 +185,8 @@ def measure_test(
     with together():
         if main:
             write_test_run(folder.path, run_identity(subject, hashes), run)
-            write_measurement(folder.path, identity, table, mixed, found)
-    return _found(id_of(identity), table.mean, mixed, found)
+            write_measurement(folder.path, identity, table, found)
+    return _found(id_of(identity), table, found)
 
 
 def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
@@ -272,14 +267,12 @@ def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str
     hashes = measured_hashes(lists, config.model.columns)
     identity = measurement_identity({"training": folder.id}, hashes, names_of(config))
     found = read_measurement(folder.path, identity)
-    return None if found is None else _found(id_of(identity), found[0].mean, *found[1:])
+    return None if found is None else _found(id_of(identity), *found)
 
 
-def _found(
-    measurement: str, test: Mapping[str, float], mixed: Mapping[str, float], beside: Mapping[str, Any]
-) -> dict[str, Any]:
-    result = {"measurement": measurement, "test": dict(test), **beside}
-    return result | ({"with_first_stage": {"test": dict(mixed)}} if mixed else {})
+def _found(measurement: str, table: PerQuery, others: Mapping[str, Any]) -> dict[str, Any]:
+    mixed = {"with_first_stage": {"test": others["with_first_stage"]}} if "with_first_stage" in others else {}
+    return {"measurement": measurement, "test": table.mean, **others, **mixed}
 
 
 def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> Run:

@@ -25,15 +25,15 @@ def table() -> PerQuery:
 def test_values_per_query_come_back_to_the_last_bit(tmp_path: Path) -> None:
     subject = {"training": "t"}
     identity = measurement_identity(subject, TEST, "nDCG@10 AP", "drop")
-    write_measurement(tmp_path, identity, table(), {"AP": 0.25})
+    write_measurement(tmp_path, identity, table(), {"with_first_stage": {"AP": 0.25}})
     found = read_measurement(tmp_path, identity)
     assert found is not None
-    read, mixed, beside = found
+    read, others = found
     np.testing.assert_array_equal(read.values, table().values)
     np.testing.assert_array_equal(read.without_relevant, table().without_relevant)
     assert (read.measures, read.queries) == (table().measures, table().queries)
     assert (read.missing, read.empty) == (("q3",), "drop")
-    assert (mixed, beside) == ({"AP": 0.25}, {})
+    assert others == {"with_first_stage": {"AP": 0.25}}
     for other in (
         measurement_identity(subject, TEST, "AP", "drop"),
         measurement_identity(subject, TEST, "nDCG@10 AP", "0"),

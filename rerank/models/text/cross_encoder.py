@@ -91,7 +91,7 @@ class CrossEncoder(TextScorer):
                 cannot do what ``long`` or ``start`` ask for.
         """
         super().__init__()
-        spec = Spec.of(name, head, query_length, document_length, dropout, long)
+        spec = Spec(name, head, query_length, document_length, dropout, long)
         self._make(name, TextPart(spec), Start.of(start, start_depth, start_weight, spec.contract))
 
     def _make(self, name: str, part: TextPart, start: Start) -> None:

@@ -253,7 +253,7 @@ class Decoder(CrossEncoder):
                 without the tokens of the answer, an adapter without its base.
         """
         nn.Module.__init__(self)
-        spec = Spec.of(name, head, query_length, document_length, dropout, long)
+        spec = Spec(name, head, query_length, document_length, dropout, long)
         part = DecoderPart(spec, template, instruction, lora)
         self._make(name, part, Start.of(start, start_depth, start_weight, spec.contract))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,41 +27,26 @@ LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
 
 
-@dataclass(frozen=True)
 class Spec:
     """What a text model is made with: what is given, else what its folder's contract says; None where neither does."""
 
-    folder: Path
-    contract: dict[str, Any]
-    name: str
-    head: str | None
-    long: Long
-    query_length: int | None
-    document_length: int | None
-    dropout: float | None
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         name: str,
         head: str | None,
         query_length: int | None,
         document_length: int | None,
         dropout: float | None,
         long: Long | None,
-    ) -> Spec:
-        folder = find_model(name)
-        contract = checked_contract(folder)
-        return cls(
-            folder,
-            contract,
-            contract.get("name", name),
-            head or contract.get("head"),
-            long or contract.get("long", "truncate"),
-            query_length or contract.get("query_length"),
-            document_length or contract.get("document_length"),
-            dropout,
-        )
+    ) -> None:
+        self.folder = find_model(name)
+        self.contract = contract = checked_contract(self.folder)
+        self.name: str = contract.get("name", name)
+        self.head: str | None = head or contract.get("head")
+        self.long: Long = long or contract.get("long", "truncate")
+        self.query_length: int | None = query_length or contract.get("query_length")
+        self.document_length: int | None = document_length or contract.get("document_length")
+        self.dropout = dropout
 
     def lengths(self, room: int, fresh: bool, usual: tuple[int, int] = LENGTHS) -> tuple[int, int]:
         """Word pieces of queries and of documents."""

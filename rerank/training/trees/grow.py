@@ -58,7 +58,9 @@ class TreeTrainer:
             self.objective = Objective(targets, usable, config.seed, self.model.trees)
             self.skipped = len(train) - len(usable)
         else:
-            self.skipped = len(train) - _with_unequal_labels(train)
+            filled = train.offsets[:-1][train.lengths > 0]
+            highest, lowest = (of.reduceat(train.grades, filled) for of in (np.maximum, np.minimum))
+            self.skipped = len(train) - int((highest > lowest).sum())  # lists without a pair to be ordered
         if self.skipped == len(train):
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
@@ -189,9 +191,3 @@ def _monitor(train: Lists, measure: str) -> Monitor | None:
         return Monitor(train, measure)
     except UserError:
         return None
-
-
-def _with_unequal_labels(lists: Lists) -> int:
-    """The number of lists that hold a pair to be ordered."""
-    filled = lists.offsets[:-1][lists.lengths > 0]
-    return int((np.maximum.reduceat(lists.grades, filled) > np.minimum.reduceat(lists.grades, filled)).sum())
