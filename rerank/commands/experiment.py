@@ -56,12 +56,15 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     from rerank.experiments.conduct import checked  # the help has to come without importing torch
     from rerank.experiments.run import Experiment
-    from rerank.experiments.table import beside_sentences, listing, text
+    from rerank.experiments.table import beside_sentences, text
 
     part = None if share is None else parse_share(share)
     plan = checked(config)
     if dry_run:
-        print(listing(plan, [(group, len(plan.points(group))) for group in plan.groups]))
+        counts = {group: len(plan.points(group)) for group in plan.groups}
+        for group, count in counts.items():
+            print(f"{group}: {count} cell{'s' if count > 1 else ''}")
+        print(f"{sum(counts.values())} cells, {len(counts)} of them measured on test, in {plan.output}")
         return 0
     if part is not None:
         plan.output.mkdir(parents=True, exist_ok=True)

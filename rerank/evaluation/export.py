@@ -67,10 +67,7 @@ def to_json(comparison: Comparison) -> str:
             "path": comparison.paths.get(name),
             "missing_queries": list(scored.missing),
             "measures": {measure: finite(mean) for measure, mean in scored.mean.items()},
-            "unjudged": {
-                str(depth): {"count": top.count, "retrieved": top.retrieved}
-                for depth, top in comparison.unjudged.get(name, {}).items()
-            },
+            "unjudged": {str(depth): asdict(top) for depth, top in comparison.unjudged.get(name, {}).items()},
         }
     differences = [
         {

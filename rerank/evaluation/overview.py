@@ -210,7 +210,9 @@ def tables(about: Overview) -> Iterator[Section]:
     if about.systems or about.alone:
         yield systems_table(about)
     if about.fused:
-        yield fused_table(about)
+        means = {name: values.mean for name, values in about.fused.items()}
+        header = [f"fused by reciprocal ranks (k = {K})", *list(next(iter(means.values())))[1:]]
+        yield Section("Fusions", header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()])
     if about.tops:
         rows = [plain(depth, number(recall), number(best)) for depth, recall, best in about.tops]
         yield Section("Depths", ["reranking the top", "recall", f"best possible {about.main}"], rows)
@@ -258,13 +260,6 @@ def systems_table(about: Overview) -> Section:
 def _compares(about: Overview) -> bool:
     """Whether there are several systems whose candidates can be compared."""
     return sum(system.only is not None for system in about.systems) > 1
-
-
-def fused_table(about: Overview) -> Section:
-    """A fusion a row."""
-    means = {name: values.mean for name, values in about.fused.items()}
-    header = [f"fused by reciprocal ranks (k = {K})", *list(next(iter(means.values())))[1:]]
-    return Section("Fusions", header, [[*plain(name), *_values(mean, means)[1:]] for name, mean in means.items()])
 
 
 def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list[TableCell]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rerank.evaluation.compare import Comparison, Difference
+from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Test
+from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest
 from rerank.html import in_markdown
 
 WIDTH = 100
@@ -243,12 +243,12 @@ def means(comparison: Comparison) -> Section:
         row = [TableCell(f"{name} (baseline)" if name == comparison.baseline else name)]
         for measure in comparison.measures:
             best = max(mean[measure] for mean in by_run.values())
-            value = by_run[name][measure]
+            value, found = by_run[name][measure], comparison.differences.get((name, measure))
             row.append(
                 TableCell(
                     f"{value:.0f}" if measure in sums else number(value),
                     best=len(by_run) > 1 and measure not in counts and value >= best - 1e-12,
-                    significant=_significant(comparison.differences.get((name, measure))),
+                    significant=tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else (),
                 )
             )
         for depth in depths:
@@ -285,10 +285,6 @@ def parts(comparison: Comparison) -> Section:
             shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]
         rows.append(plain(*shown))
     return Section("Seen and unseen", header, rows, [PARTS], names=3)
-
-
-def _significant(found: Difference | None) -> tuple[Test, ...]:
-    return tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
 
 
 def interval(ends: tuple[float, float], sign: str = "+") -> str:

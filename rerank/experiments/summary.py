@@ -105,12 +105,16 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
-    rows = {method: _row(config, method, names, tested, outcomes) for method in row_names(config, outcomes)}
+    found = dict.fromkeys(group.method for group in outcomes)
+    first = [FIRST_STAGE] if FIRST_STAGE in found else []
+    order = dict.fromkeys([*first, *config.methods, *config.ensembles, *found])
+    rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
     against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
     check_queries(pooled)
     values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
-    folds = _folds(config, outcomes)
+    sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
+    folds = np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
     primary = (config.primary[0], config.primary[1], config.primary[2]) if config.primary else None
     pairs = planned(config, list(rows), outcomes)
     compared = compare_all(
@@ -139,12 +143,6 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
             finds.setdefault(one.measure, []).append(smallest)
     versions = mixed_versions(outcomes.values())
     return Summary(config, rows, against, count, compared, folds, finds, versions)
-
-
-def _folds(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> np.ndarray:
-    """The fold of each query of the rows that are whole, all folds together."""
-    sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
-    return np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
 
 
 def planned(
@@ -183,13 +181,6 @@ def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
             for package, version in start.get("packages", {}).items():
                 found.setdefault(package, set()).add(version)
     return {package: sorted(versions) for package, versions in sorted(found.items()) if len(versions) > 1}
-
-
-def row_names(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> list[str]:
-    """The first stage where it was measured, the methods, the ensembles, what else was measured."""
-    found = dict.fromkeys(group.method for group in outcomes)
-    first = [FIRST_STAGE] if FIRST_STAGE in found else []
-    return list(dict.fromkeys([*first, *config.methods, *config.ensembles, *found]))
 
 
 def check_queries(pooled: Mapping[str, PerQuery]) -> None:

@@ -23,7 +23,7 @@ from rerank.evaluation.render import (
     verdict,
 )
 from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES, Correction
-from rerank.experiments.cells import ExperimentPlan, Failure, Group, Outcome
+from rerank.experiments.cells import Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
@@ -234,13 +234,6 @@ def over(config: ExperimentConfig) -> str:
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
     how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
     return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
-
-
-def listing(plan: ExperimentPlan, cells: Sequence[tuple[Group, int]]) -> str:
-    """What an experiment would do: its groups with the number of their cells."""
-    lines = [f"{group}: {count} cell{'s' if count > 1 else ''}" for group, count in cells]
-    total = sum(count for _, count in cells)
-    return "\n".join([*lines, f"{total} cells, {len(cells)} of them measured on test, in {plan.output}"])
 
 
 def escape(failure: Failure) -> str:

@@ -6,7 +6,6 @@ import json
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,7 +47,11 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
         if (name := column or lists.store.order) is None:
             there = lists.store.column_names
             raise UserError(f"{lists.store}: nothing ranked these lists; name a column, there are {there}")
-        write: Callable[[Lists, Path], None] = partial(_trec, tag=name.replace("/", "_"), column=column)
+
+        def write(lists: Lists, path: Path) -> None:
+            ranked = (pair for some in lists.in_blocks(ROWS) for pair in some.run(column).items())
+            write_run(path, ranked, name.replace("/", "_"))
+
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     elif path.suffix in kinds:
@@ -58,10 +61,6 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     with held(path, "rerank export", wait=True):
         write(lists, path)
     log.info("%s: %d queries, %d candidates", output, len(lists), lists.size)
-
-
-def _trec(lists: Lists, path: Path, tag: str, column: str | None) -> None:
-    write_run(path, (ranked for some in lists.in_blocks(ROWS) for ranked in some.run(column).items()), tag)
 
 
 def _tables(lists: Lists) -> Iterator[pa.Table]:

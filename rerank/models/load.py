@@ -70,7 +70,8 @@ load = load_model
 def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
-    name = contract.get("class") or _usual_class(str(folder))
+    if not (name := contract.get("class")):  # nobody saved it with ours: adapters and known rerankers are decoders'
+        name = "Decoder" if import_module(MODELS["Decoder"]).Decoder.knows(str(folder)) else "CrossEncoder"
     if "." in name:  # a user's
         kind = name.rpartition(".")[2]
         raise UserError(
@@ -89,12 +90,6 @@ def copy_model(model: str | Path, folder: Path) -> None:
         shutil.copytree(model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
     else:
         load_model(model).save(folder)
-
-
-def _usual_class(name: str) -> str:
-    """The class for what nobody saved with ours: adapters and known rerankers on the hub are decoders'."""
-    knows = import_module(MODELS["Decoder"]).Decoder.knows
-    return "Decoder" if knows(name) else "CrossEncoder"
 
 
 def find_normaliser(path: str, base: type) -> Any:

@@ -106,17 +106,13 @@ def score_candidates(
         if (beside := inputs.beside(rows)) is not None:
             with torch.inference_mode():
                 scores = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device)).cpu().numpy()
-        _check_finite(scores, precision)
+        if wrong := int((~np.isfinite(scores)).sum()):
+            wider = "" if precision == "fp32" else ", or set precision to fp32"
+            raise UserError(
+                f"{wrong} of {len(scores)} scores are not finite: the model's weights, or the numbers that it reads, "
+                f"are too large; train it with lower learning rates{wider}"
+            )
         return scores
-
-
-def _check_finite(scores: Array, precision: Precision) -> None:
-    if wrong := int((~np.isfinite(scores)).sum()):
-        wider = "" if precision == "fp32" else ", or set precision to fp32"
-        raise UserError(
-            f"{wrong} of {len(scores)} scores are not finite: the model's weights, or the numbers that it reads, are "
-            f"too large; train it with lower learning rates{wider}"
-        )
 
 
 class Chunks:

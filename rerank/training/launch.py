@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,13 +92,6 @@ def check_launcher() -> None:
                 "lists are of any length. Let every process hold the model (configs/accelerate/gpus.yaml, "
                 "machines.yaml); where memory is short, set gradient: cached or model.lora, or take a smaller model"
             )
-
-
-def trackers(names: list[str] | None) -> list[str]:
-    """Accelerate's trackers; without names, TensorBoard if it is installed."""
-    if names is not None:
-        return names
-    return ["tensorboard"] if find_spec("tensorboard") else []
 
 
 def flat_settings(config: str) -> dict[str, Any]:

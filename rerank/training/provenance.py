@@ -38,8 +38,23 @@ DECISIVE_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICE
 
 
 def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], splits: Splits) -> None:
-    """Append this start to ``provenance.json`` of a run folder."""
-    _write(folder, [*read_provenance(folder), provenance(training, identity, splits)])
+    """Append this start to ``provenance.json`` of a run folder: command, code, packages, hardware and data."""
+    named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    hashes = identity["data"]
+    places = {"rerank": Path(rerank.__file__).parent, "working directory": Path.cwd()}
+    start = {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "id": training,
+        "seed": identity["seed"],
+        "git": {name: state for name, place in places.items() if (state := revision(place))},
+        "python": platform.python_version(),
+        "packages": packages(),
+        "hardware": hardware(),
+        "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
+        "data": {name: _data(lists) | (hashes.get(name) or {}) for name, lists in named.items() if lists is not None},
+    }
+    _write(folder, [*read_provenance(folder), start])
 
 
 def add_seconds(folder: Path, seconds: float) -> None:
@@ -62,28 +77,6 @@ def _write(folder: Path, starts: list[dict[str, Any]]) -> None:
     with atomic_write(folder / PROVENANCE) as file:
         json.dump(starts, file, indent=2)
         file.write("\n")
-
-
-def provenance(training: str, identity: Mapping[str, Any], splits: Splits) -> dict[str, Any]:
-    """Command, code, packages, hardware and data of a run that starts now."""
-    named = {"train": splits.train, "validation": splits.validation, "test": splits.test}
-    hashes = identity["data"]
-    return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": sys.argv,
-        "id": training,
-        "seed": identity["seed"],
-        "git": {
-            name: state
-            for name, place in (("rerank", Path(rerank.__file__).parent), ("working directory", Path.cwd()))
-            if (state := revision(place))
-        },
-        "python": platform.python_version(),
-        "packages": packages(),
-        "hardware": hardware(),
-        "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
-        "data": {name: _data(lists) | (hashes.get(name) or {}) for name, lists in named.items() if lists is not None},
-    }
 
 
 def packages() -> dict[str, str]:

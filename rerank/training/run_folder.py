@@ -57,23 +57,20 @@ class RunFolder:
         if not self.path.is_dir():
             raise UserError(f"output: {self.path} is a file; name a folder")
         if not (self.path / IDENTITY).is_file():
-            self._check_without_identity()
+            if self.finished() is not None:  # it was copied
+                return
+            names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
+            if "config.yaml" in names:
+                raise UserError(f"output: {self.path} has a run of another version; name another output")
+            ours = re.compile(
+                rf"log\.txt|{GIVEN}|test(-\w+)?\.(json|trec)"
+            )  # it was killed before its identity was written
+            if not all(map(ours.fullmatch, names)):
+                raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
             return
         old = read_identity(self.path)
         if (found := first_difference(old, json.loads(canonical(self.identity)))) is not None:
             raise UserError(f"{self.path}: {difference(*found)}; name another output, or remove the folder")
-
-    def _check_without_identity(self) -> None:
-        """A run that was killed before its identity was written leaves an empty folder, or a finished one is copied."""
-        if self.finished() is not None:
-            return
-        names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
-        if "config.yaml" in names:
-            raise UserError(f"output: {self.path} has a run of another version; name another output")
-        if any(
-            name not in ("log.txt", GIVEN) and not re.fullmatch(r"test(-\w+)?\.(json|trec)", name) for name in names
-        ):
-            raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
 
     def finished(self) -> dict[str, Any] | None:
         """What ``measures.json`` of this very training holds; None while it is not complete."""

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import time
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import torch
@@ -30,7 +31,7 @@ from rerank.training.batches import Batches
 from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import TrainConfig
-from rerank.training.launch import agree, check_launcher, flat_settings, launched, trackers, warn_if_idle
+from rerank.training.launch import agree, check_launcher, flat_settings, launched, warn_if_idle
 from rerank.training.measurement import write_start
 from rerank.training.optimizer import make_optimizer, set_rates
 from rerank.training.pace import Pace
@@ -68,7 +69,8 @@ class Trainer:
         self.usable = Targets(splits.train, self.loss).usable(config.sampler)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
-        self.trackers = trackers(config.tracker)
+        usual = ["tensorboard"] if find_spec("tensorboard") else []
+        self.trackers = usual if config.tracker is None else config.tracker
         check_launcher()
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 

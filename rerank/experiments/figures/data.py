@@ -70,10 +70,10 @@ def search_lines(plan: ExperimentPlan, figure: Figure, trained: Iterable[tuple[C
             chosen = [(x, _chosen(everything, method, {**fixed, key: x})) for x in places]
             complete = [(x, groups) for x, groups in chosen if len(groups) == whole]
             for measure in measures_of(plan, figure):
-                points = [_mean_and_width(plan, groups, measure) for _, groups in complete]
+                points = [_over_folds(groups, measure) for _, groups in complete]
                 label = {"methods": method, "measures": measure}.get(figure.lines) or label_of(fixed[figure.lines])
-                mean, width = ([point[i] for point in points] for i in (0, 1))
-                lines.append(Line(label, [x for x, _ in complete], mean, width))
+                mean, *widths = ([point[i] for point in points] for i in range(3))
+                lines.append(Line(label, [x for x, _ in complete], mean, widths[plan.config.spread == "interval"]))
     return lines
 
 
@@ -175,13 +175,10 @@ def _among(where: str, measures: Sequence[str], known: Sequence[str], key: str) 
             raise UserError(f"{where}: {measure} is not among {', '.join(known)}; add it to {key}")
 
 
-def _mean_and_width(
-    plan: ExperimentPlan, found: Mapping[Group, Mapping[str, float]], measure: str
-) -> tuple[float, float]:
+def _over_folds(found: Mapping[Group, Mapping[str, float]], measure: str) -> tuple[float, float, float]:
     folds = list(dict.fromkeys(group.fold for group in found))
     numbers = [np.array([values[measure] for group, values in found.items() if group.fold == fold]) for fold in folds]
-    mean, error, interval = over_folds(numbers, len(folds))
-    return mean, error if plan.config.spread == "error" else interval
+    return over_folds(numbers, len(folds))
 
 
 def label_of(value: Any) -> str:

@@ -161,7 +161,8 @@ class CrossEncoder(TextScorer):
         if self.missing:
             more = f" and {len(self.missing) - 8} more" if len(self.missing) > 8 else ""
             log.info("%s: fresh weights, not in the folder: %s%s", self.name, ", ".join(self.missing[:8]), more)
-        if self.start.columns and not (self.start.is_decided or self._at_zero):
+        decided = self.start.saved is not None or self.start.weight is not None
+        if self.start.columns and not (decided or self._at_zero):
             apart = spread(self, self.text_inputs, train, self.start.depth, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, apart)
             self.start.share(apart)

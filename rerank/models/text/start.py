@@ -76,11 +76,6 @@ class Start(nn.Module):
         same = weight is None and (before.get("columns"), before.get("depth")) == (list(chosen), depth)
         return cls(chosen, depth, weight, before["weights"] if same else None)
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether ``w`` before the first step is given, or what was trained together with the text part."""
-        return self.saved is not None or self.weight is not None
-
     def begin(self) -> None:
         if self.columns:
             self.set(self.saved) if self.saved is not None else self.share(

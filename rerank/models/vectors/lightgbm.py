@@ -27,14 +27,10 @@ class LightGBM(Trees):
     The gain G of a grade is the monitor's: y under ``nDCG@10``, 2^y - 1 under ``nDCG(dcg='exp-log2')@10`` and under
     measures other than nDCG. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`.
 
-    Settings of the papers: Yu 2020 ``learning_rate=0.05, num_leaves=400, min_data_in_leaf=50,
-    min_sum_hessian_in_leaf=200, trees=1000`` with the training's ``patience: 200``; Bruch et al. 2019
-    ``learning_rate=0.1, num_leaves=200, min_data_in_leaf=50, min_sum_hessian_in_leaf=100``, and for RankLib
-    ``num_leaves=10, learning_rate=0.1, min_data_in_leaf=1, min_sum_hessian_in_leaf=0``; both with the monitor
-    ``nDCG(dcg='exp-log2')@5``. They are meant for the millions of documents of WEB30K: a small collection does not
-    reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7, min_data_in_leaf=50`` has a
-    validation nDCG@10 of .5205 on MQ2008 and .4833 on OHSUMED (means of five folds, ``patience: 50``), the defaults
-    .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
+    The papers' settings are in ``configs/letor``. They are meant for the millions of documents of WEB30K: a small
+    collection does not reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7,
+    min_data_in_leaf=50`` has a validation nDCG@10 of .5205 on MQ2008 and .4833 on OHSUMED (means of five folds,
+    ``patience: 50``), the defaults .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
 
     >>> LightGBM(trees=50, columns=["bm25"])
     LightGBM(trees=50, columns=['bm25'])
