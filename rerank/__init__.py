@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
-    from rerank.lists.joined import concat
     from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random
-    from rerank.lists.view import Lists
+    from rerank.lists.view import Lists, concat
     from rerank.losses import (
         BCE,
         MSE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import NOT_COLUMNS, HitsCollection, Record, finite
@@ -17,18 +17,12 @@ from rerank.storage.hashes import sha256_of
 RIGHT = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
 
 
-class RankedHit(NamedTuple):
-    """A document of a list: its place in the file, id, text, rank from 1 and score."""
-
-    where: str
-    id: str
-    text: str
-    rank: object
-    score: object
+RankedHit: TypeAlias = tuple[str, str, object, object]
+"""A document of a list: its id, text, rank from 1 and score."""
 
 
-def read_lists(path: Path) -> Iterator[tuple[Query, list[RankedHit]]]:
-    """Each query of such a file and its hits."""
+def read_lists(path: Path) -> Iterator[tuple[str, Query, list[RankedHit]]]:
+    """The place, query and hits of each list of such a file."""
     entries = read_json(path, RIGHT)
     if not isinstance(entries, list):
         raise UserError(f"{path}: is {type(entries).__name__}, no list; expected {RIGHT}")
@@ -38,7 +32,7 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[RankedHit]]]:
         try:
             query = Query(checked_id(entry["hits"][0]["qid"], where), joined([entry["query"]]))
             hits = [
-                RankedHit(where, checked_id(hit["docid"], where), joined([hit["content"]]), hit["rank"], hit["score"])
+                (checked_id(hit["docid"], where), joined([hit["content"]]), hit["rank"], hit["score"])
                 for hit in entry["hits"]
             ]
         except (KeyError, IndexError, TypeError) as error:
@@ -46,7 +40,7 @@ def read_lists(path: Path) -> Iterator[tuple[Query, list[RankedHit]]]:
         if query.id in seen:
             raise UserError(f"{where}: query id {query.id!r} again; ids are unique")
         seen.add(query.id)
-        yield query, hits
+        yield where, query, hits
 
 
 class RankLlmFile(HitsCollection):
@@ -67,11 +61,12 @@ class RankLlmFile(HitsCollection):
 
     def records(self) -> Iterator[tuple[str, Record]]:
         """Each list, its hits in the order of their ranks."""
-        for number, (query, hits) in enumerate(read_lists(self.path), 1):
-            where = f"{self.path}: list {number}"
+        for where, query, hits in read_lists(self.path):
+            ranks = [_number(rank, where, "rank") for _, _, rank, _ in hits]
+            ranked = [hits[i] for i in sorted(range(len(hits)), key=ranks.__getitem__)]
             rows = [
-                {"doc_id": hit.id, "text": hit.text, self.order: _number(hit.score, where, "score")}
-                for hit in sorted(hits, key=lambda hit: _number(hit.rank, hit.where, "rank"))
+                {"doc_id": id, "text": text, self.order: _number(score, where, "score")}
+                for id, text, _, score in ranked
             ]
             yield where, {"query_id": query.id, "query": query.text, "hits": rows}
 

@@ -40,7 +40,6 @@ class Beside:
 
     @property
     def shown(self) -> str:
-        """The difference, and its interval where there is one."""
         return shown_difference(self.difference, self.interval)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ cross-fitted: of each candidate with the a, b and thresholds of the folds that i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -224,23 +224,19 @@ def threshold(scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, preci
 
 
 def cross_fitted(
-    scores: np.ndarray,
-    relevant: np.ndarray,
-    query: np.ndarray,
-    fold: np.ndarray,
-    precisions: Sequence[float] = PRECISIONS,
+    scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, fold: np.ndarray
 ) -> tuple[np.ndarray, dict[float, np.ndarray]]:
     """Each candidate by what was fitted on the other folds.
 
     Returns:
-        Logits ``[n]``, and for each precision which candidates are above the threshold, ``[n]`` bool.
+        Logits ``[n]``, and for each of the precisions which candidates are above the threshold, ``[n]`` bool.
     """
-    logits, above = np.empty(len(scores)), {precision: np.zeros(len(scores), dtype=bool) for precision in precisions}
+    logits, above = np.empty(len(scores)), {precision: np.zeros(len(scores), dtype=bool) for precision in PRECISIONS}
     for number in np.unique(fold):
         own, others = fold == number, fold != number
         a, b = fitted(scores[others], relevant[others])
         logits[own] = a * scores[own] + b
-        for precision in precisions:
+        for precision in PRECISIONS:
             least = threshold(scores[others], relevant[others], query[others], precision)
             above[precision][own] = False if least is None else scores[own] >= least
     return logits, above

@@ -14,7 +14,7 @@ import numpy as np
 
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest
+from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction
 from rerank.html import in_markdown
 
 WIDTH = 100
@@ -23,6 +23,8 @@ WIDE = 120
 """Columns from which on tables are shown whole."""
 MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
+CORRECTED: dict[Correction, str]
+CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
@@ -108,8 +110,6 @@ class Section:
         return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
     def html(self) -> str:
-        """HTML, as for Markdown."""
-
         def show(cell: TableCell) -> str:
             shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
             return f"<td>{shown}<sup>{cell.marks}</sup></td>" if cell.marks else f"<td>{shown}</td>"
@@ -190,12 +190,8 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
     if comparison.differences and comparison.tests:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
         over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))
-        how = {
-            "none": f"p-values not corrected for {over} comparisons",
-            "bonferroni": f"p-values Bonferroni-corrected over {over} comparisons",
-            "holm": f"p-values Holm-corrected over {over} comparisons",
-        }[comparison.correction]
-        sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} ({how}).")
+        how = f"{CORRECTED[comparison.correction]} {'for' if comparison.correction == 'none' else 'over'} {over}"
+        sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
     if comparison.parts:
         sentences.append(PARTS)
     return sentences

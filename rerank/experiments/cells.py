@@ -155,7 +155,6 @@ class ExperimentPlan:
         return Cell(group, point, self.folder(group), settings, self.validated(settings)[0])
 
     def points(self, group: Group) -> list[Point]:
-        """What is tried for a group."""
         return grid(self.config.methods[group.method].search)
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:

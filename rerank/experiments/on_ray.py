@@ -172,7 +172,6 @@ class Cluster:
         return self._room
 
     def close(self) -> None:
-        """Remove the file by which machines are known."""
         self._file.unlink(missing_ok=True)
 
     @staticmethod

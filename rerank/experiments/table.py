@@ -11,6 +11,7 @@ import numpy as np
 from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.render import (
+    CORRECTED,
     LETTERS,
     Section,
     TableCell,
@@ -22,18 +23,12 @@ from rerank.evaluation.render import (
     queries_sentence,
     verdict,
 )
-from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES, Correction
+from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES
 from rerank.experiments.cells import Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
 from rerank.training.config import TrainConfig
-
-CORRECTED: dict[Correction, str] = {
-    "none": "not corrected",
-    "bonferroni": "Bonferroni-corrected",
-    "holm": "Holm-corrected",
-}
 
 
 def sections(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> list[Section]:

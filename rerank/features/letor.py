@@ -11,9 +11,8 @@ from rerank.features.parse import sizes_file, store_features
 from rerank.features.svmlight import Layout
 from rerank.lists.build import warn
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
-from rerank.lists.joined import concat
 from rerank.lists.layout import VERSION
-from rerank.lists.view import Lists
+from rerank.lists.view import Lists, concat
 from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest
 from rerank.storage.hashes import sha256_of

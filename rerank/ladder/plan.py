@@ -17,10 +17,9 @@ from rerank.evaluation.measure_names import parse_measure
 from rerank.features.letor import open_lists
 from rerank.features.parse import FEATURES
 from rerank.lists.data import ListsData, keep_back
-from rerank.lists.joined import concat
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.split_hashes import split_hashes
-from rerank.lists.view import Lists
+from rerank.lists.view import Lists, concat
 from rerank.models.base import Model
 from rerank.models.load import MODELS
 from rerank.models.weights import find_model, initial_hashes

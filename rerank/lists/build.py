@@ -214,7 +214,6 @@ def _present(ranked: _List, rows: Mapping[str, int], name: str) -> tuple[_List, 
 def _write(
     writer: StoreWriter, columns: Sequence[str], batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
 ) -> None:
-    """Append lists to the store, and count."""
     lists = [ranked for ranked, _ in batch]
     judged = [qrels.get(ranked.query.id, {}) for ranked in lists]
     lengths = np.array([len(ranked.documents) for ranked in lists])

@@ -11,9 +11,8 @@ from glob import glob
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.lists.joined import concat
 from rerank.lists.neighbours import Grouping, query_groups
-from rerank.lists.view import Lists
+from rerank.lists.view import Lists, concat
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import say_once

@@ -62,11 +62,9 @@ class NamedFrame(NamedTuple):
     place: str
 
     def where(self, row: int) -> str:
-        """The place of a row, by its position."""
         return f"{self.place}{self.frame.index[row]}"
 
     def rows(self, chosen: Array) -> NamedFrame:
-        """Some rows, by their positions."""
         return self._replace(frame=self.frame.iloc[chosen])
 
     @property

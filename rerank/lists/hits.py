@@ -183,7 +183,6 @@ class _Collected:
             )
 
     def _ranked(self, ends: Array, documents: Array, scores: Array) -> Iterator[tuple[str, list[Scored]]]:
-        """Each query with its documents, best first."""
         known = read_arrow(self.folder / "documents.arrow").column("doc_id")
         for query, start, end in zip(self.queries, ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             ids = known.take(pa.array(documents[start:end])).to_pylist()

@@ -164,7 +164,6 @@ class Store:
         return hashlib.sha256(np.ascontiguousarray(self.entry(name).values).data).hexdigest()
 
     def column_path(self, name: str) -> Path:
-        """The file of a column of a folder."""
         assert self.folder is not None
         return self.folder / "columns" / f"{name}.arrow"
 

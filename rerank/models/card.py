@@ -108,7 +108,6 @@ def _metadata(
 
 
 def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> dict[str, str]:
-    """The rows of a table."""
     loss = f"`{describe(config['loss'])}`" if config.get("loss") else "its library's own LambdaMART"
     rows = {"loss": loss, "model": f"`{describe(config['model'], name)}`"}
     if network:

@@ -109,7 +109,6 @@ class Mixed(RanksTexts, Model):
         return list(dict.fromkeys([*self._starts(), *mixed]))
 
     def _starts(self) -> list[str]:
-        """The columns that its model starts from."""
         return [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
 
     def _encoder(self, name: str) -> Embedder:

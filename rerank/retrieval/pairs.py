@@ -126,9 +126,9 @@ def _reciprocal(rank: str, where: str) -> float:
 
 def _json(path: Path, run: bool) -> Reader:
     def rows() -> Iterator[Row]:
-        for query, hits in read_lists(path):
-            for hit in hits:
-                yield hit.where, query.id, hit.id, hit.rank, [hit.score]
+        for where, query, hits in read_lists(path):
+            for id, _, rank, score in hits:
+                yield where, query.id, id, rank, [score]
 
     return ["score"], _batches(["score"], rows())
 

@@ -57,7 +57,6 @@ class Batches:
         self.steps_per_epoch = steps_per_epoch or -(-self.visited // batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[list[ListSample]]:
-        """The batches of an epoch from step ``start`` on."""
         for step in range(start, self.steps_per_epoch):
             if self.single_pass:
                 first = epoch * self.visited + step * self.batch_size

@@ -208,7 +208,6 @@ class Gradients:
         yield groups[first:], tokens
 
     def _tokens(self, groups: list[ListSample]) -> Array:
-        """Tokens of each list."""
         starts = np.cumsum([0] + [len(group.rows) for group in groups[:-1]])
         return np.add.reduceat(self.inputs.lengths(self._rows(groups)), starts)
 

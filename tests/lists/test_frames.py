@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.joined import concat
 from rerank.lists.tokens import tokenise
+from rerank.lists.view import concat
 from tests.builders import make_lists, random_run, write_collection
 
 NUMBERS = st.floats(-1e6, 1e6, width=32) | st.just(float("nan"))

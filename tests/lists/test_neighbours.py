@@ -21,7 +21,6 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData, drawn_folds, fold_of
-from rerank.lists.joined import concat
 from rerank.lists.neighbours import (
     FEW,
     grouped,
@@ -33,6 +32,7 @@ from rerank.lists.neighbours import (
     seen_queries,
     words,
 )
+from rerank.lists.view import concat
 from rerank.storage.files import say_once
 
 TEXTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=8).map(" ".join), max_size=25)

@@ -29,8 +29,8 @@ from rerank.features.letor import LetorData
 from rerank.lists import Lists
 from rerank.lists.data import check_disjoint
 from rerank.lists.export import export
-from rerank.lists.joined import concat
 from rerank.lists.sampling import Full
+from rerank.lists.view import concat
 from rerank.retrieval.runs import read_run
 from rerank.storage import files
 from rerank.storage.arrow import taken

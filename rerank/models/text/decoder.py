@@ -50,15 +50,14 @@ from rerank.settings.ranges import Count, Positive, Rate
 T5 = "t5"
 """An encoder whose decoder answers: monoT5's score is of the first word that it says."""
 
-LENGTHS = (64, 512)
-"""Default lengths in word pieces of a query and of a document; decoders have more positions than anyone pays for."""
-
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
 
 
 class DecoderPart(TextPart):
     """A decoder, or an adapter with its base, that reads a prompt."""
+
+    usual = 64, 512  # decoders have more positions than anyone pays for
 
     def __init__(
         self, spec: Spec, template: str | dict[str, Any] | None, instruction: str | None, lora: LoRA | None
@@ -163,7 +162,7 @@ class DecoderPart(TextPart):
         return answers
 
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
-        return self.spec.lengths(room, True, LENGTHS)
+        return super().lengths(room, True)
 
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)

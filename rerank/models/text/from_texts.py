@@ -107,7 +107,6 @@ class TextScorer(RanksTexts, Scorer):
 
 
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:
-    """Queries and documents of pairs."""
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
         raise UserError(f"predict: expected (query, document) pairs or lists, not {shortened(pairs)}")
     queries, documents = [], []

@@ -60,7 +60,6 @@ class PairInputs(Inputs):
         return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
-        """Rows of queries with documents, or with chunks of them."""
         import torch
 
         return {name: torch.from_numpy(array) for name, array in self.template.join(queries, documents).items()}

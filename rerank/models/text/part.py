@@ -20,9 +20,6 @@ from rerank.models.text.start import last_layer
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, find_model, initial_hashes
 
-LENGTHS = (64, 256)
-"""Default word pieces of a query and of a document that is cut."""
-
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
 
@@ -48,15 +45,6 @@ class Spec:
         self.document_length: int | None = document_length or contract.get("document_length")
         self.dropout = dropout
 
-    def lengths(self, room: int, fresh: bool, usual: tuple[int, int] = LENGTHS) -> tuple[int, int]:
-        """Word pieces of queries and of documents."""
-        query = self.query_length or min(usual[0], max(1, room // 4))
-        if self.document_length:
-            return query, self.document_length
-        if self.long != "truncate":
-            return query, LONG
-        return query, min(usual[1], room - query) if fresh else room - query
-
 
 class Loaded(NamedTuple):
     """What a part found in the folder.
@@ -81,6 +69,9 @@ class TextPart:
         elsewhere: whether other libraries read what is saved, long documents too.
     """
 
+    usual = 64, 256
+    """Default word pieces of a query and of a document that is cut."""
+
     def __init__(self, spec: Spec) -> None:
         self.spec, self.head, self.tokenizer = spec, spec.head or "hf", read_tokenizer(spec.folder)
         self.elsewhere = self.head == "hf" and spec.long == "truncate"
@@ -104,7 +95,13 @@ class TextPart:
 
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
         """Word pieces of queries and of documents."""
-        return self.spec.lengths(room, fresh)
+        given = self.spec
+        query = given.query_length or min(self.usual[0], max(1, room // 4))
+        if given.document_length:
+            return query, given.document_length
+        if given.long != "truncate":
+            return query, LONG
+        return query, min(self.usual[1], room - query) if fresh else room - query
 
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         """Whether the layer that makes the score is one that the folder does not have."""
@@ -112,7 +109,6 @@ class TextPart:
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
     def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
-        """The faster kernels on a device."""
         return faster_implementations(loaded.network, self.probe(loaded), device, precision)
 
     def initial_hashes(self) -> dict[str, str]:

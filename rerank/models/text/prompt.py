@@ -124,7 +124,6 @@ class Prompt:
         return template, (around[0], around[1])
 
     def filled(self, query: str, document: str, bos: str = "") -> list[str]:
-        """The parts as a pair fills them."""
         texts = {"{query}": query, "{document}": document}
         return ["".join(texts.get(word, word) for word in PLACES.split(part)) for part in self.texts(bos)]
 

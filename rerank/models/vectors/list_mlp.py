@@ -62,8 +62,6 @@ class ListNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
 
     def forward(self, values: Tensor, lists: Tensor, count: int) -> Tensor:
-        """Normalise."""
-
         def total(of: Tensor) -> Tensor:
             return of.new_zeros(count, of.shape[1]).index_add(0, lists, of)
 

@@ -104,7 +104,6 @@ class MLP(FeatureNetwork):
         self.layers = nn.Sequential(*layers)
 
     def norm(self, size: int) -> nn.Module:
-        """A layer of batch norm."""
         return nn.BatchNorm1d(size, momentum=self.settings["momentum"])
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
