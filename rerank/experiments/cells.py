@@ -1,11 +1,14 @@
-"""The cells of an experiment: a training configuration for each method, fold, seed and point of a search."""
+"""The cells of an experiment: a training configuration for each method, fold, seed and point of a search, and its id.
+
+Configurations are read once per method and point, lists once per data and seed.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
@@ -16,12 +19,15 @@ from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, planned_pairs
+from rerank.lists.data import Splits
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings, assign, merged
 from rerank.settings.ranges import check_arguments, check_value
 from rerank.storage.files import digest
-from rerank.storage.identity import SHOWN
+from rerank.storage.identity import SHOWN, canonical, id_of
 from rerank.training.config import TrainConfig
+from rerank.training.configuration import configured, data_of
+from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, taught_by, training_identity
 from rerank.training.provenance import read_provenance
 from rerank.training.run_folder import finished
 
@@ -191,9 +197,8 @@ def _check(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         for name, members in getattr(config, key).items():
             check_value(f"{key}.{name}", members, list[str])
     parse_measures(config.measures)
-    for name in ("methods", "seeds"):
-        if not getattr(config, name):
-            raise UserError(f"{name}: at least one is needed")
+    if not config.methods:
+        raise UserError("methods: at least one is needed")
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
         if values is not None and (not values or len({str(value) for value in values}) < len(values)):
             raise UserError(f"{name}: {values!r} name at least one, and each only once")
@@ -301,3 +306,55 @@ def file_name(text: str) -> str:
 def shown(value: Any) -> str:
     """A value in a word: a class by its name."""
     return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the lists of some cells.
+
+    Attributes:
+        test: hashes of what measuring reads; None where there are no test lists.
+        first_stage: whether the test lists have a first stage, as lists of texts do.
+    """
+
+    training: Identity
+    test: dict[str, str] | None
+    first_stage: bool
+
+
+class Identities:
+    """Ids of cells; each is known from settings and data alone, wherever the experiment's folder is."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, tuple[Identity, Sequence[str], Sequence[str]]] = {}
+        self._data: dict[str, Known] = {}
+
+    def named(self, cell: Cell) -> Cell:
+        config = self._config(cell)[0] | {"seed": cell.settings["seed"]}
+        return replace(cell, id=id_of(training_identity(config, self.data(cell).training)))
+
+    def data(self, cell: Cell) -> Known:
+        _, columns, targets = self._config(cell)
+        key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
+        if key not in self._data:
+            splits = splits_of(cell.settings)
+            test = splits.test
+            self._data[key] = Known(
+                training=data_identity(splits, columns, targets),
+                test=None if test is None else measured_hashes(test, columns),
+                first_stage=test is not None and test.store.order is not None,
+            )
+        return self._data[key]
+
+    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str], Sequence[str]]:
+        """What counts of a cell's configuration, data and seed apart; columns its model reads and is trained on."""
+        key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
+        if key not in self._configs:
+            config = configured(cell.settings)
+            self._configs[key] = config_identity(config), list(config.model.columns), taught_by(config)
+        return self._configs[key]
+
+
+def splits_of(settings: Mapping[str, Any]) -> Splits:
+    """The lists that the settings of a cell name."""
+    return data_of(settings).splits(settings["seed"])

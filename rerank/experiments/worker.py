@@ -93,8 +93,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
         note(folder, message)
         return {"error": message}
     finally:
-        if (torch := sys.modules.get("torch")) is not None:
-            torch.cuda.empty_cache()  # for cells that share the GPU
+        torch.cuda.empty_cache()  # for cells that share the GPU
     return {}
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from rerank.collections.base import checked_ids
 from rerank.collections.fields import NAMES, found_columns, some_names
-from rerank.collections.rankllm import read_lists
+from rerank.collections.hit_files import read_lists
 from rerank.collections.records import read_csv, read_json_objects
 from rerank.errors import UserError, nearest
 from rerank.retrieval.trec import regular_blocks

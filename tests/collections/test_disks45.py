@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from ir_measures import AP, P, nDCG
 
-from rerank.experiments.cells import ExperimentPlan
+from rerank.experiments.cells import ExperimentPlan, Identities
 from rerank.experiments.config import ExperimentConfig, Method
-from rerank.experiments.identities import Identities
 from rerank.experiments.worker import measure_cell, train_cell
 from rerank.lists import Lists
 from rerank.lists.folds import FoldsData, read_folds

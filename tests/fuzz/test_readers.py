@@ -16,7 +16,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rerank.collections.rankllm import read_lists
+from rerank.collections.hit_files import read_lists
 from rerank.errors import UserError
 from rerank.experiments.keep import read_kept
 from rerank.features.parse import read_sizes

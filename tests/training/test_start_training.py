@@ -26,7 +26,7 @@ from rerank.models.text.start import last_layer
 from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
-from rerank.training.optimizer import make_optimizer
+from rerank.training.trainer import make_optimizer
 from tests.builders import make_lists, train
 from tests.training.helpers import assert_equal, assert_same, gradients, metrics, stopping_at, weights
 
