@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +15,12 @@ from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
 
-def given_column(columns: Mapping[str, Sequence[float] | Array], name: str, count: int, reader: str) -> Array:
+def given_column(
+    columns: Mapping[str, Sequence[float] | Array], name: str, count: int, reader: str, instead: str = ""
+) -> Array:
     """A column of the documents of one query, ``[n]`` float32; NaN where a system did not return a document."""
     if name not in columns:
-        raise UserError(f"columns: {reader} column {name}; give its scores of the documents")
+        raise UserError(f"columns: {reader} column {name}; give its scores of the documents{instead}")
     try:
         values = np.asarray(columns[name], dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -66,7 +69,7 @@ class RanksTexts(ABC):
         """
         check_value("top_k", top_k, Count | None)
         if not isinstance(documents, Sequence) or isinstance(documents, str):
-            raise UserError(f"rank: expected documents, a list of texts, not {shortened(documents)}")
+            raise UserError(f"rank: expected documents, a list of texts, not {reprlib.repr(documents)}")
         scores = self.scores_of(query, documents, columns)
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
@@ -74,8 +77,3 @@ class RanksTexts(ABC):
             for entry, probability in zip(ranked, self.calibration(scores[order]).tolist(), strict=True):
                 entry["probability"] = probability
         return [entry | {"text": documents[entry["corpus_id"]]} for entry in ranked] if return_documents else ranked
-
-
-def shortened(value: Any) -> str:
-    """A value in a message."""
-    return repr(value) if len(repr(value)) < 60 else f"{repr(value)[:60]}…"

@@ -181,12 +181,8 @@ class Mixed(RanksTexts, Model):
         Raises:
             UserError: a column is missing, or has not a number, or None, for every document.
         """
-        reader = "the ranker mixes in"
-        if lacking := [name for name in self.weights if name not in (columns or {})]:
-            raise UserError(
-                f"columns: {reader} column {lacking[0]}; give its scores of the documents{self._or_alone()}"
-            )
-        values = [given_column(columns or {}, name, len(scores), reader) for name in self.weights]
+        given, instead = columns or {}, self._or_alone()
+        values = [given_column(given, name, len(scores), "the ranker mixes in", instead) for name in self.weights]
         return self._sum(values if self.model is None else [*values, scores])
 
     def _or_alone(self) -> str:

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Mode
 from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.head import ClsHead
+from rerank.models.text.network import ClsHead
 from tests.kernels.flat import check_flat, padded, read
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)

@@ -25,13 +25,13 @@ from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.head import keep_float32
 from rerank.models.text.kernels import faster_on_gpu
 from rerank.models.text.long import Long, score_rows
 from rerank.models.text.network import (
     IDENTITY,
     check_found,
     is_decoder,
+    keep_float32,
     load_classifier,
     loading,
     positions_of,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
-from rerank.models.given import RanksTexts, shortened
+from rerank.models.given import RanksTexts
 from rerank.models.score import ALONE, score_candidates
 from rerank.models.scorer import Scorer
 from rerank.models.text.start import Start
@@ -108,11 +109,11 @@ class TextScorer(RanksTexts, Scorer):
 
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:
     if isinstance(pairs, str) or not isinstance(pairs, Iterable):
-        raise UserError(f"predict: expected (query, document) pairs or lists, not {shortened(pairs)}")
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {reprlib.repr(pairs)}")
     queries, documents = [], []
     for number, pair in enumerate(pairs):
         if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {shortened(pair)}")
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {reprlib.repr(pair)}")
         queries.append(pair[0])
         documents.append(pair[1])
     return queries, documents

@@ -17,9 +17,8 @@ from rerank.kernels.precision import Precision, cpu_flags
 from rerank.kernels.products import works
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.kernels.shapes import remember_code
-from rerank.models.text.head import ClsHead
 from rerank.models.text.long import score_rows
-from rerank.models.text.network import positions_of
+from rerank.models.text.network import ClsHead, positions_of
 from rerank.models.text.template import PairTemplate
 
 log = logging.getLogger("rerank")
