@@ -15,9 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 import rerank
 from rerank.errors import UserError
 from rerank.experiments.engines import Process, Reply, Workers
+from rerank.kernels.precision import resolve
 from rerank.storage.files import temporary_beside
 
 log = logging.getLogger("rerank")
@@ -51,10 +54,6 @@ def look(nonce: Path, folder: Path, gpus: bool, auto: bool) -> Seen:
 
 def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
     """What decides the digits that this machine computes, beside our own code."""
-    import torch
-
-    from rerank.kernels.precision import resolve
-
     found = {name: version(name) for name in ("torch", "transformers", "tokenizers")}
     if gpus:
         names = {torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())}

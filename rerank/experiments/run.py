@@ -320,11 +320,8 @@ class Experiment:
 
     def kept_files(self) -> list[KeptFile]:
         """The files by which this experiment resumes on another machine."""
-        return collect(
-            self.plan.output,
-            (cell for cell, _ in self._trained_cells()),
-            [*self.outcomes.values(), *self.mixed.values()],
-        )
+        outcomes = [*self.outcomes.values(), *self.mixed.values()]
+        return collect(self.plan.output, (cell for cell, _ in self._trained_cells()), outcomes)
 
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.

@@ -16,8 +16,6 @@ from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
 from rerank.experiments.planned import PlannedComparison, best_of, compare_all, planned_pairs
 from rerank.training.provenance import read_provenance
 
-NONE = (float("nan"), float("nan"))
-
 
 @dataclass(frozen=True)
 class Value:
@@ -135,7 +133,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
     for method, row in rows.items():
         for name, value in row.values.items():
-            own, after = p.get((method, name), NONE)
+            own, after = p.get((method, name), (np.nan, np.nan))
             row.values[name] = replace(value, p=own, corrected=after)
     finds: dict[str, list[float]] = {}
     for one in tested_pairs:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from rerank.collections import Qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError, one_line
+from rerank.html import ROWS, shown
 from rerank.lists.frames import as_table, store_of
 from rerank.lists.layout import VERSION
 from rerank.lists.store import Store
@@ -192,8 +193,6 @@ class Lists:
         return f"Lists({str(self.store)!r}: {queries}, {self.size} candidates{columns})"
 
     def _repr_html_(self) -> str:
-        from rerank.html import ROWS, shown
-
         some = int(np.searchsorted(self.offsets[1:], ROWS + 1)) + 1  # lists that hold the rows that are shown
         return shown(repr(self), self.select(np.arange(min(len(self), some))).to_dataframe())
 

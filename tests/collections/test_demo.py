@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from rerank.collections import open_collection
-from rerank.collections.demo import summary
-from rerank.collections.demo.collection import FOLDER
+from rerank.collections.demo import FOLDER, summary
 
 DEMO = open_collection("demo")
 TEXTS = dict(DEMO.documents())

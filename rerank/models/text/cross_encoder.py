@@ -17,6 +17,7 @@ from rerank.kernels.flat import reads_flat
 from rerank.kernels.implementations import Implementations, Kernels, use_implementations
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision
+from rerank.lists.split_hashes import scaled
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, Model
@@ -96,7 +97,8 @@ class CrossEncoder(TextScorer):
 
     def _make(self, name: str, part: TextPart, start: Start) -> None:
         spec = part.spec
-        self.part, self.start, self.columns = part, start, start.names()
+        self.part, self.start = part, start
+        self.columns = [scaled(name, start.depth) for name in start.columns]
         self.name, self.folder, self.long = spec.name, spec.folder, spec.long
         self.head, self.tokenizer = part.head, part.tokenizer
         self._initial: dict[str, str] | None = None

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES, rows
@@ -21,9 +23,6 @@ from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import PairInputs
 from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
 """What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
@@ -63,8 +62,6 @@ class ChunkInputs(PairInputs):
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """As for plain pairs, but rows of chunks, pair after pair, with the number of each pair in ``chunks``."""
-        import torch
-
         documents = self.document[rows]
         counts, texts = self.counts[documents], []
         for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
@@ -85,8 +82,6 @@ class ChunkInputs(PairInputs):
 
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
-    import torch
-
     given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
     counts = batch.get(CHUNKS)
     with rows(batch[SEQUENCES]) if SEQUENCES in batch else nullcontext():
@@ -111,8 +106,6 @@ def mean_of_cls(network: Any) -> None:
 
 
 def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
-    import torch
-
     if (counts := _rows.get()) is not None:
         cls = output.last_hidden_state[:, 0].float()
         output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0, unsafe=True)[:, None]
@@ -123,8 +116,6 @@ def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
 
 def check_long(long: str, network: Any, head: str) -> None:
     """Refuse a strategy that a model cannot do."""
-    from torch import nn
-
     if long == "cls_mean" and head == "hf":
         pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
         pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from rerank.kernels.flat import can_share, flatten, lay, on_cpu
 from rerank.kernels.packing import fill
@@ -12,10 +14,6 @@ from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
 from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array, ranges
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
 
 SHARED = 1 / 8
 """Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
@@ -39,8 +37,6 @@ class PairInputs(Inputs):
 
     def flat(self, rows: Array, network: Any) -> dict[str, Any]:
         """The same tokens end to end, as the network reads them; none is padded before."""
-        import torch
-
         query, document = self.query[rows], self.document[rows]
         lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
         ids, types = self.template.end_to_end(self.queries.take(query), self.documents.take(document), lengths)
@@ -60,8 +56,6 @@ class PairInputs(Inputs):
         return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
-        import torch
-
         return {name: torch.from_numpy(array) for name, array in self.template.join(queries, documents).items()}
 
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
-from rerank.lists.split_hashes import scaled
 from rerank.models.added import check_added
 from rerank.models.base import Inputs
 from rerank.models.given import given_column
@@ -107,9 +106,6 @@ class Start(nn.Module):
     def contract(self) -> dict[str, Any]:
         start = {"columns": self.columns, "depth": self.depth, "weights": self.weights.tolist()}
         return {"start": start} if self.columns else {}
-
-    def names(self) -> list[str]:
-        return [scaled(name, self.depth) for name in self.columns]
 
     def check(self, lists: Lists) -> None:
         """Refuse lists that lack a column, or whose column would give added documents away."""
