@@ -39,9 +39,7 @@ def tune_weight(
     return max(table, key=lambda row: row[1])[0], table
 
 
-def tune_weights(
-    runs: Sequence[Run], qrels: Qrels, measure: str | Measure, grid: Sequence[float] = GRID
-) -> tuple[tuple[float, ...], float]:
+def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> tuple[tuple[float, ...], float]:
     """Weights for :func:`rerank.retrieval.fuse.fuse`, found by coordinate search, and the mean that they reach.
 
     From equal weights on, and from each run alone, one run after the other gets the share of the grid that
@@ -53,13 +51,12 @@ def tune_weights(
         runs: the runs; any number, also of different documents.
         qrels: judgments of the validation queries, and of these alone.
         measure: what to raise.
-        grid: the shares that are tried, from 0 to 1.
 
     Returns:
         The weights, whose sum is 1, and the mean of the measure.
     """
     mean = _mean_of(runs, qrels, measure)
-    best = search_weights(len(runs), mean, grid)
+    best = search_weights(len(runs), mean)
     return best, mean(best)
 
 

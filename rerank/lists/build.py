@@ -38,7 +38,7 @@ LOOKUPS = 1 << 20
 LACKING = -1
 """In the place of the row of a candidate that the collection has not given."""
 ORDER = "bm25"
-"""Default name of the column by which lists are ordered."""
+"""The column that the scores of a single run become, by which lists are ordered."""
 COUNTS = (
     *("queries", "documents", "added_relevant", "empty_documents"),
     *("pairs", "queries_without_candidates", "negative_grades"),
@@ -54,7 +54,6 @@ def build_lists(
     depth: int = 150,
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
-    order: str = ORDER,
     add_relevant: bool = False,
     score_added: ScoreKnown | None = None,
     replace: bool = False,
@@ -70,7 +69,6 @@ def build_lists(
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
-        order: the name of the column that a single run's scores become.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
         score_added: what the first stage says of those; None where it cannot be asked.
         replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
@@ -82,7 +80,7 @@ def build_lists(
     """
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}
-    pool = run if isinstance(run, Pool) else Pool({order: run})
+    pool = run if isinstance(run, Pool) else Pool({ORDER: run})
     for name, single in pool.runs.items():
         _check_queries(name, single, known, collection.name)
     qrels = collection.qrels() if qrels is None else qrels
