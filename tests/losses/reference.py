@@ -50,7 +50,7 @@ def softmax_ce(temperature: float = 1.0, negatives: bool = False) -> Plain:
 
 def list_mle(s: Tensor, y: Tensor) -> Tensor:
     order = sorted(range(len(y)), key=lambda i: -y[i])
-    return -sum(s[i] - s[order[place:]].exp().sum().log() for place, i in enumerate(order))
+    return -sum(s[i] - s[order[place:]].logsumexp(0) for place, i in enumerate(order))
 
 
 def list_ap(bins: int = 25, rel: float = 1) -> Plain:

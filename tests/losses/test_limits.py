@@ -21,6 +21,7 @@ from rerank.relaxations import (
 )
 from tests.losses.grid_reference import Spec
 from tests.losses.properties import Case, Doc, batch, ranked_lists
+from tests.losses.test_direct import Halves, Tanh
 from tests.measures.evaluator import evaluate
 
 LIMITS = {
@@ -43,6 +44,8 @@ LIMITS = {
     "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
     "FastSoftSort-from-spread": FastSoftSort("spread"),
     "OptimalTransport": OptimalTransport(epsilon=1e-3, iterations=1000),
+    "indicators-of-ones-own": Halves(),
+    "ranks-of-ones-own": Tanh(steepness=300.0),
 }
 
 MEASURES = [
