@@ -1,22 +1,16 @@
-"""ir-measures on padded batches: an evaluator that is not ours."""
+"""Evaluation on padded batches: by ir-measures, and nERR, which it lacks, by `rerank evaluate`'s own."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
 
 import ir_measures
 import torch
 from torch import Tensor
 
+from rerank.evaluation.providers import PIPELINE
 
-def evaluate(
-    name: str,
-    scores: Tensor,
-    labels: Tensor,
-    mask: Tensor | None = None,
-    iter_calc: Callable[..., Iterator[ir_measures.Metric]] = ir_measures.iter_calc,
-) -> Tensor:
-    """The measure of every list, ``[B]``, as ir-measures computes it; scores must be distinct."""
+
+def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The measure of every list, ``[B]``; scores must be distinct."""
     mask = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
     scores, qrels, run = scores.detach(), {}, {}
     for row in range(len(scores)):
@@ -26,7 +20,8 @@ def evaluate(
         order = sorted(documents, key=lambda j: -float(scores[row, j]))
         run[f"q{row}"] = {f"d{j}": -float(position) for position, j in enumerate(order)}
     measure = ir_measures.parse_measure(evaluable(name))
-    found = {metric.query_id: metric.value for metric in iter_calc([measure], qrels, run)}
+    by = PIPELINE if name.startswith("nERR") else ir_measures
+    found = {metric.query_id: metric.value for metric in by.iter_calc([measure], qrels, run)}
     return torch.tensor([found.get(f"q{row}", 0.0) for row in range(len(scores))], dtype=torch.float64)
 
 

@@ -74,19 +74,6 @@ def test_indicators_are_distributions_and_ties_share_their_ranks(relaxation: Neu
     torch.testing.assert_close(relaxation.indicators(scores, every(scores), 2), rows[:, :2])
 
 
-@pytest.mark.parametrize("relaxation", [NeuralSort(), OptimalTransport()], ids=repr)
-def test_balanced_columns_sum_to_one(relaxation: NeuralSort) -> None:
-    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    columns = relaxation.indicators(scores, every(scores), 8).sum(dim=1)
-    torch.testing.assert_close(columns, torch.ones_like(columns), atol=2e-3, rtol=0)
-
-
-def test_transport_does_not_see_the_scale_of_scores() -> None:
-    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    found = [OptimalTransport().indicators(s, every(s), 8) for s in (scores, 1000 * scores - 7)]
-    torch.testing.assert_close(*found)
-
-
 @settings(max_examples=60, deadline=None)
 @given(numbers)
 def test_antitonic_regression_two_ways(values: list[float]) -> None:
@@ -128,17 +115,11 @@ def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("regularization", ["l2", "kl"])
-def test_soft_ranks_from_exact_to_all_alike(regularization: str) -> None:
-    scores = torch.tensor([[3.0, 1.0, 2.0, 5.0, 4.0]], dtype=torch.float64)
-    exact = torch.tensor([[3.0, 5, 4, 1, 2]], dtype=torch.float64)
-    torch.testing.assert_close(_ranks(FastSoftSort(1e-3, regularization), scores), exact, atol=1e-6, rtol=0)
-    torch.testing.assert_close(
-        _ranks(FastSoftSort(1e6, regularization), scores), torch.full_like(exact, 3.0), atol=1e-4, rtol=0
-    )
+def test_soft_ranks_go_from_exact_ones_with_ties_to_all_alike(regularization: str) -> None:
     tied = torch.tensor([[1.0, 7.0, 1.0]], dtype=torch.float64)
-    ranks = _ranks(FastSoftSort(1e-3, regularization), tied)[0]
-    torch.testing.assert_close(ranks, torch.tensor([2.5, 1, 2.5], dtype=torch.float64), atol=1e-6, rtol=0)
-    assert float(_ranks(FastSoftSort(2.0, regularization), scores).sum()) == pytest.approx(15)
+    sharp, smooth = (_ranks(FastSoftSort(strength, regularization), tied)[0] for strength in (1e-3, 1e6))
+    assert sharp.tolist() == pytest.approx([2.5, 1, 2.5], abs=1e-6)
+    assert smooth.tolist() == pytest.approx([2, 2, 2], abs=1e-4)
 
 
 def test_stochastic_draws_belong_to_the_list() -> None:
