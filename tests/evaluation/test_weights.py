@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import GRID, tune_weight, tune_weights
-from rerank.retrieval.fuse import fuse, interpolate, z_of_candidates
+from rerank.retrieval.fuse import fuse, interpolate
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import random_qrels, random_run
 
 few = settings(max_examples=25, deadline=None)
-floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
 def ids(run: Run) -> dict[str, list[str]]:
@@ -32,34 +31,12 @@ def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
     return model, first
 
 
-@given(st.lists(floats, max_size=20))
-def test_z_scores_have_mean_0_and_deviation_1(scores: list[float]) -> None:
-    z = z_of_candidates(scores)
-    if len(set(scores)) < 2:
-        assert (z == 0).all()
-    else:
-        assert z.mean() == pytest.approx(0, abs=1e-6)
-        assert z.std() == pytest.approx(1, abs=1e-6)
-    order = np.argsort(scores, kind="stable")
-    assert (np.diff(z[order]) >= 0).all()
-
-
 @few
 @given(st.integers(0, 9999), st.booleans())
 def test_the_ends_are_the_two_runs(seed: int, ties: bool) -> None:
     model, first = same_documents(seed, ties)
     assert ids(interpolate(model, first, 1.0)) == ids(first)
     assert ids(interpolate(model, first, 0.0)) == ids(model)  # sorted() is stable: its ties are in first-stage order
-
-
-def test_arithmetic() -> None:
-    model = {"q": [Scored("a", 4.0), Scored("b", 2.0), Scored("c", 0.0)]}  # z: √1.5, 0, -√1.5
-    first = {"q": [Scored("c", 30.0), Scored("b", 20.0), Scored("a", 10.0)]}  # z the other way round
-    (best, middle, last) = interpolate(model, first, 0.25)["q"]
-    assert (best.id, middle.id, last.id) == ("a", "b", "c")
-    assert best.score == pytest.approx(0.75 * 1.5**0.5 - 0.25 * 1.5**0.5)
-    assert middle.score == pytest.approx(0)
-    assert [document.id for document in interpolate(model, first, 0.5)["q"]] == ["c", "b", "a"]  # all tied
 
 
 def test_below_the_reranked_top_the_first_stage_stays() -> None:
