@@ -25,14 +25,6 @@ from rerank.relaxations import (
 EXP = "nDCG(dcg='exp-log2')"
 
 
-def test_the_papers_cutoff_counts_the_document_at_it_half() -> None:
-    """Scores far apart: T is 1 before rank k, sigmoid(0) at it, 0 beyond it; with ``half_rank`` it is 1 there, too."""
-    scores, labels = torch.tensor([[30.0, 20.0, 10.0]]), torch.tensor([[1, 1, 1]])
-    for half_rank, at in ((False, 0.5), (True, 1.0)):
-        value = 1 - DirectMetric("P@2", Approx(alpha=50, half_rank=half_rank))(scores, labels)
-        assert float(value) == pytest.approx((1 + at) / 2, abs=1e-6)
-
-
 def test_twin_sigmoid_draws_an_order_for_tied_scores() -> None:
     scores, labels = torch.zeros(4000, 2), torch.tensor([1.0, 0.0]).expand(4000, 2)
     loss = DirectMetric("RR", TwinSigmoid(), reduction="none")

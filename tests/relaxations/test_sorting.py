@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import pytest
@@ -94,19 +93,6 @@ def test_antitonic_kl_two_ways(values: list[float]) -> None:
 
     fitted = antitonic_kl(logits, weights, every(logits))
     torch.testing.assert_close(antitonic_minimax(block_ratios(logits, weights), every(logits)), fitted)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.1, 1.0, 10.0]))
-def test_soft_ranks_are_the_projection_on_the_permutahedron(values: list[float], strength: float) -> None:
-    """A point of a convex set is the nearest one if no corner lies further in the direction of the target."""
-    scores, size = torch.tensor([values], dtype=torch.float64), len(values)
-    ranks = _ranks(FastSoftSort(strength), scores)[0]
-    every_rank = torch.arange(1, size + 1, dtype=torch.float64)
-    assert (ranks.sort().values.cumsum(0) >= every_rank.cumsum(0) - 1e-8).all(), "within the permutahedron"
-    assert float(ranks.sum()) == pytest.approx(float(every_rank.sum()))
-    corners = torch.tensor(list(itertools.permutations(every_rank.tolist())), dtype=torch.float64)
-    assert ((corners - ranks) @ (-scores[0] / strength - ranks) <= 1e-7).all()
 
 
 def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
