@@ -101,14 +101,6 @@ def test_more_comparisons_find_less_and_no_freedom_finds_nothing() -> None:
     assert smallest_difference(0.01, 0) == float("inf")
 
 
-def test_the_error_is_the_sum_of_both_errors() -> None:
-    difference = np.array([[0.0, 0.2, 0.4], [0.2, 0.4, 0.6]])  # seeds' means 0.2, 0.4; queries' 0.1, 0.3, 0.5
-    of_queries, of_seeds = 0.04 / 3, 0.02 / 2
-    error, freedom = standard_error(difference)
-    assert error == pytest.approx(np.sqrt(of_queries + of_seeds))
-    assert freedom == pytest.approx((of_queries + of_seeds) ** 2 / (of_queries**2 / 2 + of_seeds**2 / 1))
-
-
 def test_one_seed_is_nearly_the_t_test() -> None:
     difference = np.random.default_rng(3).normal(0.02, 0.2, (1, 200))
     found = crossed_difference(difference)

@@ -56,14 +56,6 @@ def test_json_holds_everything_at_full_precision(found: Comparison, tmp_path: Pa
         assert tuple(cells[key]["interval"]) == difference.interval
 
 
-def test_json_has_null_where_there_is_no_number() -> None:
-    evaluator = Evaluator({"q": {"a": 0}}, "AP", "drop")
-    table = evaluator({"q": {"a": 1.0}})
-    text = export.to_json(compare({"x": table, "y": table}, "x"))
-    assert "NaN" not in text
-    assert json.loads(text)["runs"]["x"]["measures"] == {"AP": None}
-
-
 def test_csv_has_a_line_per_run_and_measure(found: Comparison, tmp_path: Path) -> None:
     export.write_table(found, tmp_path / "table.csv")
     read = list(csv.DictReader((tmp_path / "table.csv").open()))
