@@ -141,14 +141,6 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert verify(tmp_path / "fusion")
 
 
-def test_other_libraries_load_it_as_they_load_its_model(text_model: Path, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    write_ranker(text_model, {"bm25": 0.25}, 0.75, tmp_path / "ranker")
-    pairs = [("heat", "a wing"), ("lift", "drag")]
-    one, other = (sentence_transformers.CrossEncoder(str(tmp_path / name)) for name in ("best", "ranker"))
-    np.testing.assert_array_equal(one.predict(pairs), other.predict(pairs))
-
-
 def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), template="qwen3-reranker", lora=LoRA(rank=2))

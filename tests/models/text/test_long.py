@@ -82,16 +82,6 @@ def pairs_of(lists: Lists) -> list[tuple[str, str]]:
     return [(queries[q], texts[d]) for q, d in zip(asked, lists.documents, strict=True)]
 
 
-@pytest.mark.parametrize("long", STRATEGIES)
-@pytest.mark.parametrize("head", ["hf", "cls"])
-def test_a_document_that_fits_scores_as_if_cut(short_model: Path, long: str, head: str) -> None:
-    cut = model_of(short_model, "truncate", head, document_length=CAPACITY)
-    rng = random.Random(3)
-    pairs = [("wing flow", " ".join(rng.choices(WORDS, k=k))) for k in (0, 1, 5, CAPACITY - 6)]
-    assert max(len(pieces(cut, document)) for _, document in pairs) <= CAPACITY
-    np.testing.assert_array_equal(model_of(short_model, long, head).predict(pairs), cut.predict(pairs))
-
-
 @pytest.mark.parametrize("head", ["hf", "cls"])
 def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, lists: Lists, head: str) -> None:
     """Scores and gradients against a loop over chunks that calls transformers' own modules."""

@@ -65,14 +65,6 @@ def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path:
     np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
 
 
-def test_a_part_of_a_feature_file(tmp_path: Path, home: Path) -> None:
-    lists = letor_lists(write_features(tmp_path / "features.txt", features=6))
-    whole = lists.matrix(["features"])
-    model = MLP(hidden=[], columns=["features/5", "features/2"])
-    model.prepare(lists, 0)
-    np.testing.assert_array_equal(model.inputs(lists).values.numpy(), whole[:, [4, 1]])
-
-
 def network(columns: list[str] | None, lists: Lists) -> MLP:
     model = MLP(hidden=[4], normalise=[QueryZScore()], columns=columns)
     model.prepare(lists, 42)
