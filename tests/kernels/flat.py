@@ -45,6 +45,16 @@ def read(network: Any, batch: dict[str, Tensor], shared: int = 0) -> Tensor:
         return network(**flat).logits[:, 0]
 
 
+def rows_of_layers(network: Any, batch: dict[str, Tensor]) -> list[tuple[str, int]]:
+    """The name of each linear layer that reads the batch, and of how many tokens."""
+    seen: list[tuple[str, int]] = []
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_hook(lambda _, args, __, name=name: seen.append((name, len(args[0]))))
+    read(network, batch)
+    return seen
+
+
 def check_flat(network: Any, batch: dict[str, Tensor], exact: Any = None, shared: int = 0) -> None:
     """Scores and gradients of flat chunks in float32, next to those of the architecture itself in float64."""
     exact = copy.deepcopy(network).double() if exact is None else exact

@@ -18,7 +18,7 @@ from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
 from rerank.kernels.flat_attention import Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
-from tests.kernels.flat import check, check_flat, formula, network_of, padded, read
+from tests.kernels.flat import check, check_flat, formula, network_of, padded, rows_of_layers
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
@@ -36,13 +36,7 @@ def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> Non
 
 
 def test_no_layer_computes_padding_and_the_last_nothing_but_cls() -> None:
-    network, batch = network_of("bert"), padded([3, 9, 1, 4])
-    seen: list[tuple[str, int]] = []
-    for name, module in network.named_modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_hook(lambda _, args, __, name=name: seen.append((name, len(args[0]))))
-    read(network, batch)
-    for name, count in seen:
+    for name, count in rows_of_layers(network_of("bert"), padded([3, 9, 1, 4])):
         only_cls = "layer.1" in name and "key" not in name and "value" not in name
         assert count == (4 if only_cls or ".layer." not in name else 17), name
 

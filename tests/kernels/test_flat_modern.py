@@ -16,7 +16,7 @@ from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.network import ClsHead
-from tests.kernels.flat import check_flat, padded, read
+from tests.kernels.flat import check_flat, padded, rows_of_layers
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
@@ -53,13 +53,9 @@ def test_scores_and_gradients_are_those_of_the_architecture(
 
 
 def test_the_last_layer_computes_nothing_but_cls() -> None:
-    network, batch = network_of("cls", 4), padded([3, 9, 1, 4], types=False)
+    network = network_of("cls", 4)
     use_flat_encoder(network)
-    seen: list[tuple[str, int]] = []
-    for name, module in network.named_modules():
-        if isinstance(module, torch.nn.Linear):
-            module.register_forward_hook(lambda _, args, __, name=name: seen.append((name, len(args[0]))))
-    read(network, batch)
+    seen = rows_of_layers(network, padded([3, 9, 1, 4], types=False))
     sequences = Sequences.of([3, 9, 1, 4], few_shapes=True)
     last = [count for name, count in seen if "layers.3" in name]
     assert last and set(last) == {len(sequences.asked)}
