@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -51,17 +50,6 @@ def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | No
     assert model.contract() == load_model(folders[0]).contract() | {
         key: model.contract()[key] for key in ("start",) if start
     }
-
-
-def test_of_one_model_it_is_the_model(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    (folder,) = encoders(tmp_path, 1, lists)
-    average_models([folder, folder, folder], SHARES, tmp_path / "average")
-    np.testing.assert_allclose(
-        load_model(tmp_path / "average").predict(lists), load_model(folder).predict(lists), atol=1e-5
-    )
-    average_models([folder, tmp_path / "average"], [1, 0], tmp_path / "again")
-    assert (load_model(tmp_path / "again").predict(lists) == load_model(folder).predict(lists)).all()
 
 
 @pytest.mark.parametrize("head", ["yes_no", "hf"])

@@ -64,6 +64,9 @@ def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -
     with pytest.raises(UserError, match=rf"class: {__name__}\.Mine is not one of ours.*Mine\.load\('{saved}'\)"):
         load_model(saved)
     assert isinstance(Mine.load(saved), Mine)
+    write_sealed(saved / "rerank.json", read_contract(saved) | {"class": "Standardise"})
+    with pytest.raises(UserError, match="no model 'Standardise'"):
+        load_model(saved)
     assert find_normaliser(f"{__name__}.Doubled", Normaliser) is Doubled, "which this module has imported"
     for path in ("subprocess.Popen", "antigravity.Doubled", "rerank.features.normalise.Nothing", "CrossEncoder"):
         with pytest.raises(UserError, match="not one of ours"):

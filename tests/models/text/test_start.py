@@ -105,21 +105,6 @@ def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path) 
     np.testing.assert_allclose(scores + np.float32(1 / 3) * lists.store.scaled("bm25", 7), whole, atol=1e-6)
 
 
-def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    lists = make_lists(tmp_path)
-    model = trained(start(tiny_model, start_weight=1))
-    model.save(tmp_path / "saved")
-    frame = lists.to_dataframe()
-    pairs = [("heat", "flow"), *zip(frame["query"], frame["text"].str[:40], strict=True)]
-    theirs = sentence_transformers.CrossEncoder(str(tmp_path / "saved")).predict(pairs)
-    np.testing.assert_allclose(model.text_scores(pairs, precision="fp32"), theirs, atol=1e-5)
-    short = Lists.from_dataframe(frame.assign(text=frame["text"].str[:40]))
-    whole = score_lists(model, model.inputs(short), short, precision="fp32")
-    np.testing.assert_allclose(whole - short.store.scaled("bm25", 100), theirs[1:], atol=1e-5)
-    assert np.ptp(theirs) > 0.1
-
-
 def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")  # type: ignore[arg-type]

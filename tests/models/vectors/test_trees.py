@@ -102,15 +102,6 @@ def test_vectors_are_those_of_the_candidates(lists: Lists) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_belong_to_the_document(kind: type[Trees], lists: Lists) -> None:
-    model = grown(kind(), lists)
-    whole = model.predict(lists)
-    order = np.random.default_rng(0).permutation(len(lists))
-    parts = [whole[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
-    np.testing.assert_array_equal(model.predict(lists.select(order)), np.concatenate(parts))
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_model_is_refused(kind: type[Trees], lists: Lists, tmp_path: Path) -> None:
     model = grown(kind(), lists)
     model.save(tmp_path)
