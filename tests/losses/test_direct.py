@@ -49,15 +49,6 @@ def test_twin_sigmoid_gradient_by_hand() -> None:
         torch.testing.assert_close(gradient, expected)
 
 
-def test_learnable_is_a_relevant_document() -> None:
-    labels = torch.tensor([[0, 0, 1], [0, 2, 0], [0, 0, 0], [0, 0, 2]])
-    mask = torch.ones_like(labels, dtype=torch.bool)
-    mask[3, 2] = False
-    assert DirectMetric("nDCG", SoftSort()).learnable(labels, mask).tolist() == [True, True, False, False]
-    assert DirectMetric("AP(rel=2)", SoftSort()).learnable(labels, mask).tolist() == [False, True, False, False]
-    assert DirectMetric("AP(rel=2)", SoftSort()).learnable(labels).tolist() == [False, True, False, True]
-
-
 def test_what_does_not_go_together_is_refused_at_once() -> None:
     with pytest.raises(UserError, match="did you mean"):
         DirectMetric("nDGC@10", SmoothI())

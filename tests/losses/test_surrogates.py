@@ -16,6 +16,7 @@ from rerank.losses import (
     BCE,
     MSE,
     RMSE,
+    DirectMetric,
     LambdaLoss,
     ListAP,
     ListMLE,
@@ -28,6 +29,7 @@ from rerank.losses import (
     SoftmaxCE,
     WassRank,
 )
+from rerank.relaxations import SoftSort
 from tests.losses import reference
 
 
@@ -135,6 +137,8 @@ def test_a_perfect_rmse_has_no_gradient() -> None:
         (LambdaLoss(measure="P@5"), [[1, 2], [0, 1]], [False, True]),
         (RankNet(), [[1, 2], [0, 0]], [True, False]),
         (BCE(), [[0, 0], [1, 1]], [True, True]),
+        (DirectMetric("nDCG", SoftSort()), [[0, 1], [0, 0]], [True, False]),
+        (DirectMetric("AP(rel=2)", SoftSort()), [[0, 2], [1, 1]], [True, False]),
     ],
 )
 def test_what_a_list_can_teach(loss: Loss, labels: list[list[int]], expected: list[bool]) -> None:
