@@ -30,15 +30,6 @@ def test_the_fit_is_the_maximum_of_the_likelihood(a: float, b: float) -> None:
         assert ours == pytest.approx((a, b), rel=0.15)
 
 
-@settings(max_examples=50, deadline=None)
-@given(scale=st.sampled_from([1e-4, 0.5, 30.0]), shift=st.sampled_from([-100.0, 0.0, 7.0]))
-def test_probabilities_do_not_depend_on_the_unit_of_scores(scale: float, shift: float) -> None:
-    scores, relevant = drawn(0.8, -2.0, 500)
-    one, other = fitted(scores, relevant), fitted(scale * scores + shift, relevant)
-    there = sigmoid(other[0] * (scale * scores + shift) + other[1])
-    assert np.allclose(sigmoid(one[0] * scores + one[1]), there, atol=1e-7)
-
-
 def test_what_has_no_maximum_is_refused() -> None:
     scores, relevant = np.arange(6.0), np.array([False] * 3 + [True] * 3)
     with pytest.raises(UserError, match="any slope fits"):

@@ -13,7 +13,6 @@ from rerank.evaluation.measures import PerQuery, evaluate, parse_measures
 from rerank.evaluation.render import text
 from rerank.evaluation.significance import bootstrap_interval, cohens_d, correct, differences, p_value
 from rerank.retrieval.runs import read_run
-from tests.builders import make_lists
 
 MEASURES = ["nDCG@5", "AP", "NumRet"]
 
@@ -57,14 +56,6 @@ def test_without_a_baseline_there_are_only_means(files: Path) -> None:
 def test_a_baseline_is_named_by_path_or_name(files: Path, written: str) -> None:
     baseline = written.format(path=paths(files)[0])
     assert compare_runs(str(files / "qrels"), paths(files), "AP", baseline).baseline == "bm25/run"
-
-
-def test_columns_of_lists_are_runs_by_their_names(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    found = compare_runs(lists, ["bm25"], MEASURES)
-    assert list(found.tables) == ["bm25"]
-    expected = compare_runs(lists, {"x": lists.column("bm25")}, MEASURES).tables["x"]
-    np.testing.assert_array_equal(found.tables["bm25"].values, expected.values)
 
 
 def test_a_baseline_that_is_not_among_the_runs_comes_first(files: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, check_overlap, evaluate, pool
+from rerank.evaluation.measures import check_overlap, evaluate, pool
 from rerank.evaluation.providers import expected_reciprocal_rank
 from rerank.retrieval.runs import Scored, read_run
 from tests.evaluation.random_runs import random_qrels, random_run, untied
@@ -255,14 +255,6 @@ def test_folds_that_do_not_fit() -> None:
         pool([table, table])
     with pytest.raises(UserError, match="different measures or policies"):
         pool([table, evaluate(run, {"x": {"d": 1}}, "AP")])
-
-
-def test_an_evaluator_scores_many_runs() -> None:
-    qrels = random_qrels(3)
-    evaluator = Evaluator(qrels, ALL)
-    for seed in range(3, 6):
-        run = random_run(seed)
-        np.testing.assert_array_equal(evaluator(run).values, evaluate(run, qrels, ALL).values)
 
 
 def test_overlap() -> None:
