@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.relaxations.order import order_of, ranks_of
@@ -15,20 +14,6 @@ seeds = st.integers(-(2**63), 2**63 - 1)
 
 def full(batch: int, size: int) -> torch.Tensor:
     return torch.ones(batch, size, dtype=torch.bool)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(seeds, min_size=1, max_size=5), st.integers(0, 3), st.data())
-def test_numbers_belong_to_the_list_and_the_place_among_real_documents(
-    values: list[int], draw: int, data: st.DataObject
-) -> None:
-    batch = uniform(torch.tensor(values), full(len(values), 6), draw)
-    places = sorted(data.draw(st.permutations(range(11)))[:6])
-    mask = torch.zeros(1, 11, dtype=torch.bool)
-    mask[0, places] = True
-    for row, value in enumerate(values):
-        alone = uniform(torch.tensor([value]), mask, draw)
-        assert torch.equal(alone[0, places], batch[row])
 
 
 def test_numbers_are_uniform_and_independent() -> None:

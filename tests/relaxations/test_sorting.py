@@ -108,20 +108,15 @@ def test_soft_ranks_go_from_exact_ones_with_ties_to_all_alike(regularization: st
     assert smooth.tolist() == pytest.approx([2, 2, 2], abs=1e-4)
 
 
-def test_stochastic_draws_belong_to_the_list() -> None:
-    loss = DirectMetric("nDCG", NeuralSort(samples=4, beta=1.0), reduction="none")
+def test_draws_belong_to_the_seed_and_without_noise_are_none() -> None:
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
-    labels = torch.arange(27).reshape(3, 9) % 3
-    seeds = torch.tensor([5, 6, 5])
-    together = loss(scores, labels, seeds=seeds)
-    for row in range(3):
-        one = slice(row, row + 1)
-        torch.testing.assert_close(loss(scores[one], labels[one], seeds=seeds[one]), together[one])
-    assert not torch.allclose(together, loss(scores, labels, seeds=seeds + 1), atol=1e-4)
-    none = DirectMetric("nDCG", NeuralSort(), reduction="none")(scores, labels)
-    torch.testing.assert_close(
-        DirectMetric("nDCG", NeuralSort(samples=3, beta=0.0), reduction="none")(scores, labels), none
+    labels, seeds = torch.arange(27).reshape(3, 9) % 3, torch.tensor([5, 6, 5])
+    noisy, silent, plain = (
+        DirectMetric("nDCG", NeuralSort(**settings), reduction="none")
+        for settings in ({"samples": 4, "beta": 1.0}, {"samples": 3, "beta": 0.0}, {})
     )
+    assert not torch.allclose(noisy(scores, labels, seeds=seeds), noisy(scores, labels, seeds=seeds + 1), atol=1e-4)
+    torch.testing.assert_close(silent(scores, labels), plain(scores, labels))
 
 
 @pytest.mark.parametrize(
