@@ -68,14 +68,7 @@ def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> 
 
 def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: Path, tmp_path: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    lists = make_lists(tmp_path)
-    check_independent(model, lists, 1, 300)
-    texts = lists.store.documents.column("text").to_pylist()
-    queries = lists.store.queries.column("text").to_pylist()
-    pairs = [
-        (queries[i], texts[d]) for i in range(12) for d in lists.documents[lists.offsets[i] : lists.offsets[i + 1]]
-    ]
-    np.testing.assert_allclose(model.predict(pairs), model.predict(lists), atol=2e-2)
+    check_independent(model, make_lists(tmp_path), 1, 300)
 
 
 def test_bf16_keeps_the_scores_near_and_the_head_in_float32(tiny_model: Path, tmp_path: Path) -> None:
