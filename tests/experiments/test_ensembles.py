@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy import stats
 
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import read_run
 from tests.builders import write_folds
 from tests.experiments.settings import write_experiment
@@ -28,7 +27,7 @@ def write_config(folder: Path) -> str:
 
 
 def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against z-scores computed here, from the runs of all members and seeds."""
+    """Of the runs of all members and seeds."""
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     made = write_folds(tmp_path / "made")
     assert experiment([write_config(tmp_path)]) == 0
@@ -40,14 +39,9 @@ def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypat
         runs.setdefault(cell["method"], []).append(read_run(tmp_path / "out" / cell["folder"] / "test.trec"))
     members, (both,) = runs["ListNet"] + runs["Hinge"], runs["Both"]
     assert len(members) == 4
-    for query, ranked in both.items():
-        total: dict[str, float] = {}
-        for member in members:
-            values = dict(member[query])
-            z = np.nan_to_num(stats.zscore(list(values.values()))) if len(values) > 1 else np.zeros(1)
-            for document, value in zip(values, z, strict=True):
-                total[document] = total.get(document, 0.0) + float(value) / 4
-        assert [total[scored.id] for scored in ranked] == pytest.approx(sorted(total.values(), reverse=True), abs=1e-5)
+    for query, ranked in fuse(members).items():
+        means = dict(ranked)
+        assert [means[scored.id] for scored in both[query]] == pytest.approx([one.score for one in ranked], abs=1e-5)
     qrels = letor_lists(made / "Fold1" / "test.txt").qrels
     assert qrels is not None
     assert results["table"]["Both"]["values"]["AP"]["mean"] == pytest.approx(evaluate(both, qrels, "AP").mean["AP"])
