@@ -57,41 +57,27 @@ def lists(given: Any = None, /, qrels: Any = None, columns: Any = None, **change
     return Lists.from_dataframe(frame(**changes) if given is None else given, qrels=qrels, columns=columns)
 
 
-class Folder:
-    """Where cases write their files."""
+def write(path: Path, content: str | bytes) -> Path:
+    """A file, compressed as its name says."""
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".xz": lzma.compress,
+        ".bz2": bz2.compress,
+        ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+    }
+    path.write_bytes(pack.get(path.suffix, bytes)(content.encode() if isinstance(content, str) else content))
+    return path
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def write(self, name: str, content: str | bytes) -> Path:
-        content = content.encode() if isinstance(content, str) else content
-        pack: dict[str, Callable[[bytes], bytes]] = {
-            ".gz": gzip.compress,
-            ".xz": lzma.compress,
-            ".bz2": bz2.compress,
-            ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
-        }
-        (path := self.path / name).write_bytes(pack.get(path.suffix, bytes)(content))
-        return path
+def hits(path: Path, row: dict[str, Any]) -> list[str]:
+    source = open_collection(f"hits:{write(path, json.dumps(row))}")
+    return [hit.id for ranked in source.lists() for hit in ranked.hits]  # type: ignore[attr-defined]
 
-    def csv(self, old: str, new: str) -> Path:
-        return self.write("x.csv", CSV.replace(old, new))
 
-    def jsonl(self, old: str, new: str) -> Path:
-        return self.write("x.jsonl", JSONL.replace(old, new))
-
-    def cut(self, name: str, content: str) -> Path:
-        path = self.write(name, content)
-        path.write_bytes(path.read_bytes()[:-10])
-        return path
-
-    def parquet(self, name: str = "x.parquet", **changes: Any) -> Path:
-        frame(**changes).to_parquet(self.path / name)
-        return self.path / name
-
-    def hits(self, name: str, *rows: dict[str, Any]) -> list[str]:
-        path = self.write(name, "\n".join(map(json.dumps, rows)))
-        return [hit.id for ranked in open_collection(f"hits:{path}").lists() for hit in ranked.hits]  # type: ignore[attr-defined]
+def refused(message: str, action: Callable[..., Any], *given: Any, **options: Any) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        action(*given, **options)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
 CSV = "query_id,query,doc_id,text,grade,bm25\nq1,x,a,s,1,9.5\nq1,x,b,t,0,7\nq2,y,a,s,0,3\n"
@@ -100,157 +86,189 @@ MANY = {"query_id": ["q1"] * 6 + ["q2"] * 3, "doc_id": [*"abcdefabc"], "query": 
 JUDGED = [1, 0, 0, 0, 0, 0, 1, 0, 0]
 HIT = {"query_id": "q", "query": "x", "doc_id": "a", "text": "s", "score": 1.0}
 
-WRONG: list[tuple[Callable[[Folder], Any], str]] = [
-    # ids
-    (lambda f: lists(doc_id=["a", NONE, "b"]), r"row 1: no doc_id"),
-    (lambda f: lists(query_id=pd.array([1, 1, None], "Int64")), r"row 2: no query_id"),
-    (lambda f: lists(query_id=[1.0, 1.0, 2.0]), r"row 0: query_id: no id, but '1.0' \(float\)"),
-    (lambda f: lists(doc_id=[b"a", b"b", b"c"]), r"no id, but .*bytes"),
-    (lambda f: lists(doc_id=["a", "", "b"]), r"row 1: doc_id: no id"),
-    (lambda f: lists(doc_id=["a", "New York", "b"]), r"'New York' holds white space"),
-    (lambda f: lists(f.jsonl('"b"', '"\\ud800"')), r"x\.jsonl:2: doc_id: the id '.*half of a character"),
-    (lambda f: lists(f.jsonl('"b"', "null")), r"x\.jsonl:2: no doc_id"),
-    (lambda f: lists(f.parquet(doc_id=["a", "b", None])), r"x\.parquet: row 3: no doc_id"),
-    (lambda f: lists({"grade": [1], "bm25": [2.0]}), r"no column query_id, and no query"),
-    (lambda f: lists(frame(doc_id=["a", None, "b"]).set_index(pd.Index(["u", "v", "w"]))), r"row v: no doc_id"),
-    # twice
-    (
-        lambda f: lists(frame(query_id=["q1"] * 3, query=["x"] * 3).set_axis([7, 8, 9])),
-        r"row 9: .* as in row 7; .*drop_duplicates\(\['query_id', 'doc_id'\]\)",
-    ),
-    (
-        lambda f: lists(query_id=[7, "7", 7], query=["x"] * 3, doc_id=[1, "1", 2], text=["s", "s", "t"]),
+WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
+    "id is None": ({"doc_id": ["a", NONE, "b"]}, r"row 1: no doc_id"),
+    "id is NA": ({"query_id": pd.array([1, 1, None], "Int64")}, r"row 2: no query_id"),
+    "id is empty": ({"doc_id": ["a", "", "b"]}, r"row 1: doc_id: no id"),
+    "ids are floats": ({"query_id": [1.0, 1.0, 2.0]}, r"row 0: query_id: no id, but '1.0' \(float\)"),
+    "ids are bytes": ({"doc_id": [b"a", b"b", b"c"]}, r"no id, but .*bytes"),
+    "id with a space": ({"doc_id": ["a", "New York", "b"]}, r"'New York' holds white space"),
+    "document twice": (
+        {"query_id": [7, "7", 7], "query": ["x"] * 3, "doc_id": [1, "1", 2], "text": ["s", "s", "t"]},
         r"row 1: document '1' a second time for query '7'",
     ),
-    (
-        lambda f: lists({"question": ["x", "x"], "passage": ["s", "s"], "label": [1, 0]}),
-        r"row 1: has the passage of row 0 .*\(0, 1\); .*drop_duplicates\(\['question', 'passage'\]\)",
-    ),
-    (lambda f: lists({"query": ["x"] * 2, "text": ["s"] * 2, "grade": [1, NAN]}), r"another grade"),
-    (lambda f: lists(text=["s", "t", "u"]), r"row 2: doc_id 'a' has another text than in row 0"),
-    (lambda f: lists(query=["x", "z", "y"]), r"row 1: query_id 'q1' has another query"),
-    # texts
-    (lambda f: lists(text=["s", NONE, "s"]), r"row 1: no text"),
-    (lambda f: lists(text=[1.5, 2.5, 1.5]), r"row 0: text: no text, but '1.5'"),
-    (lambda f: lists(f.jsonl('"t"', "null")), r"x\.jsonl:2: no text"),
-    (lambda f: lists(text=...), r"has query, but no text"),
-    # grades
-    (lambda f: lists(grade=[0.5, 1, 0]), r"row 0: grade '0.5'; expected whole numbers"),
-    (lambda f: lists(grade=[0, 40_000, 0]), r"row 1: grade '40000'"),
-    (lambda f: lists(grade=[10**400, 1, 0]), r"row 0: grade '1000"),
-    (lambda f: lists(grade=["1_0", "1", "0"]), r"row 0: grade '1_0'"),
-    (lambda f: lists(grade=[1 + 1j, 1, 0]), r"row 0: grade"),
-    # judgments beside the frame
-    (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"no query of .* is judged"),
-    (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 documents"),
-    (lambda f: lists(grade=..., qrels={"q1": {}}), r"qrels hold no judgments"),
-    (lambda f: lists(qrels={"q1": {"a": 0, "b": 1}, "q2": {"a": 0}}), r"row 0: grade 1, but 0 by the qrels"),
-    (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"has no column doc_id, so nothing says which"),
-    # columns
-    (lambda f: lists(pd.concat([frame(), frame()[["text"]]], axis=1)), r"has two columns 'text'; rename one"),
-    (lambda f: lists(columns="text=passage"), r"columns: expected field and column"),
-    (lambda f: lists(columns={"txt": "text"}), r"no field 'txt' \(did you mean 'text'"),
-    (lambda f: lists(columns={"text": "txt"}), r"no column 'txt' \(did you mean 'text'"),
-    (lambda f: lists(columns={"text": None}), r"no column None"),
-    (lambda f: lists(columns={"text": "query", "query": "query"}), r"'query' for two fields"),
-    (lambda f: lists(f.csv("0,7", "0,7..5")), r"x\.csv:3: bm25 '7..5' is no number"),
-    (lambda f: lists(bm25=[1e39, 1, 2]), r"column bm25: has infinite numbers"),
-    (lambda f: lists(bm25=[2**24 + 1, 2**24, 0]), r"bm25: .* that are one in float32"),
-    (lambda f: lists(bm25=[2**60 + 1, 2**60, 0]), r"one in float32"),
-    (lambda f: lists(bm25=pd.array([2**24 + 1, 2**24, None], "Int64")), r"one in float32"),
-    (
-        lambda f: lists(**MANY, grade=..., place=[1, 2, 3, 4, 5, 6, 1, 2, 3]),
+    "document with two texts": ({"text": ["s", "t", "u"]}, r"row 2: doc_id 'a' has another text than in row 0"),
+    "query with two texts": ({"query": ["x", "z", "y"]}, r"row 1: query_id 'q1' has another query"),
+    "text is None": ({"text": ["s", NONE, "s"]}, r"row 1: no text"),
+    "texts are floats": ({"text": [1.5, 2.5, 1.5]}, r"row 0: text: no text, but '1.5'"),
+    "queries without texts": ({"text": ...}, r"has query, but no text"),
+    "half a grade": ({"grade": [0.5, 1, 0]}, r"row 0: grade '0.5'; expected whole numbers"),
+    "grade beyond 16 bits": ({"grade": [0, 40_000, 0]}, r"row 1: grade '40000'"),
+    "grade beyond floats": ({"grade": [10**400, 1, 0]}, r"row 0: grade '1000"),
+    "grade with an underscore": ({"grade": ["1_0", "1", "0"]}, r"row 0: grade '1_0'"),
+    "complex grade": ({"grade": [1 + 1j, 1, 0]}, r"row 0: grade"),
+    "number beyond float32": ({"bm25": [1e39, 1, 2]}, r"column bm25: has infinite numbers"),
+    "whole numbers that float32 joins": ({"bm25": [2**24 + 1, 2**24, 0]}, r"bm25: .* that are one in float32"),
+    "whole numbers that float64 joins": ({"bm25": [2**60 + 1, 2**60, 0]}, r"one in float32"),
+    "such numbers beside NA": ({"bm25": pd.array([2**24 + 1, 2**24, None], "Int64")}, r"one in float32"),
+    "ranks": (
+        {**MANY, "grade": ..., "place": [1, 2, 3, 4, 5, 6, 1, 2, 3]},
         r"column place looks like ranks.*columns=\{'rank': 'place'\}",
     ),
-    (lambda f: lists(**MANY, grade=..., place=[1, 3, 4, 7, 8, 9, 1, 5, 9]), r"place looks like ranks"),
-    (lambda f: lists(**MANY, grade=JUDGED, place=[1, 5, 4, 6, 2, 3, 1, 3, 2]), r"place looks like ranks"),
-    (lambda f: lists(**{"a b": [1.0, 2.0, 4.0]}), r"call it 'a_b', say"),
-    (lambda f: lists(**{"f": [1.0, 2, 4], "f/1": [1.0, 2, 4]}), r"has columns f and f/1"),
-    # rows that are lists
-    (
-        lambda f: lists({"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [1, 0]]}),
+    "ranks with gaps": ({**MANY, "grade": ..., "place": [1, 3, 4, 7, 8, 9, 1, 5, 9]}, r"place looks like ranks"),
+    "ranks in disorder": ({**MANY, "grade": JUDGED, "place": [1, 5, 4, 6, 2, 3, 1, 3, 2]}, r"place looks like ranks"),
+    "name with a space": ({"a b": [1.0, 2.0, 4.0]}, r"call it 'a_b', say"),
+    "name and a part of it": ({"f": [1.0, 2, 4], "f/1": [1.0, 2, 4]}, r"has columns f and f/1"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_COLUMNS)
+def test_a_wrong_column_is_said_in_a_line(what: str) -> None:
+    changes, message = WRONG_COLUMNS[what]
+    refused(message, lists, **changes)
+
+
+WRONG_TABLES: dict[str, tuple[Any, str]] = {
+    "no ids and no texts": ({"grade": [1], "bm25": [2.0]}, r"no column query_id, and no query"),
+    "index of one's own": (
+        frame(doc_id=["a", None, "b"]).set_index(pd.Index(["u", "v", "w"])),
+        r"row v: no doc_id",
+    ),
+    "document twice": (
+        frame(query_id=["q1"] * 3, query=["x"] * 3).set_axis([7, 8, 9]),
+        r"row 9: .* as in row 7; .*drop_duplicates\(\['query_id', 'doc_id'\]\)",
+    ),
+    "text twice with two grades": (
+        {"question": ["x", "x"], "passage": ["s", "s"], "label": [1, 0]},
+        r"row 1: has the passage of row 0 .*\(0, 1\); .*drop_duplicates\(\['question', 'passage'\]\)",
+    ),
+    "text twice, judged once": ({"query": ["x"] * 2, "text": ["s"] * 2, "grade": [1, NAN]}, r"another grade"),
+    "column twice": (pd.concat([frame(), frame()[["text"]]], axis=1), r"has two columns 'text'; rename one"),
+    "lists of two lengths": (
+        {"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [1, 0]]},
         r"row 1: text and grade are not lists of one length",
     ),
-    (lambda f: lists({"query": ["x", "y"], "docs": [["s", "t"], "s"]}), r"row 1: text and text"),
-    (lambda f: lists({"query": ["x", "y"], "docs": [["s", "t"], []]}), r"row 1: no docs"),
-    # what is no table
-    (lambda f: lists(frame()[:0]), r"data frame: has no rows"),
-    (lambda f: lists({}), r"has no rows"),
-    (lambda f: lists({"query": ["x"], "text": ["s", "t"]}), r"is not a table"),
-    (lambda f: lists(np.zeros((2, 2))), r"ndarray is not a table"),
-    # files
-    (lambda f: lists(f.path), r"cannot tell the format"),
-    (lambda f: lists(f.write("x.txt", CSV)), r"must end in \.parquet"),
-    (lambda f: lists(f.write("x.csv", CSV.partition("\n")[0])), r"x\.csv: has no rows"),
-    (lambda f: lists(f.write("x.csv", CSV.encode("utf-16"))), r"x\.csv: is in UTF-16"),
-    (
-        lambda f: lists(f.write("x.csv", CSV.replace("a,s", "a,café").encode("latin-1"))),
-        r"x\.csv:2: the byte 0xe9 is not UTF-8",
+    "list and no list": ({"query": ["x", "y"], "docs": [["s", "t"], "s"]}, r"row 1: text and text"),
+    "empty list": ({"query": ["x", "y"], "docs": [["s", "t"], []]}, r"row 1: no docs"),
+    "no rows": (frame()[:0], r"data frame: has no rows"),
+    "nothing": ({}, r"has no rows"),
+    "columns of two lengths": ({"query": ["x"], "text": ["s", "t"]}, r"is not a table"),
+    "array": (np.zeros((2, 2)), r"ndarray is not a table"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_TABLES)
+def test_a_wrong_table_is_said_in_a_line(what: str) -> None:
+    table, message = WRONG_TABLES[what]
+    refused(message, lists, table)
+
+
+WRONG_FILES: dict[str, tuple[str, str | bytes, str]] = {
+    "half a character": ("x.jsonl", JSONL.replace('"b"', '"\\ud800"'), r"x\.jsonl:2: doc_id: .*half of a character"),
+    "null": ("x.jsonl", JSONL.replace('"b"', "null"), r"x\.jsonl:2: no doc_id"),
+    "word among numbers": ("x.csv", CSV.replace("0,7", "0,7..5"), r"x\.csv:3: bm25 '7..5' is no number"),
+    "unknown format": ("x.txt", CSV, r"cannot tell the format; .*must end in \.parquet"),
+    "header alone": ("x.csv", CSV.partition("\n")[0], r"x\.csv: has no rows"),
+    "UTF-16": ("x.csv", CSV.encode("utf-16"), r"x\.csv: is in UTF-16"),
+    "Latin-1": ("x.csv", CSV.replace("a,s", "a,café").encode("latin-1"), r"x\.csv:2: the byte 0xe9 is not UTF-8"),
+    "cell too many": ("x.csv", CSV.replace("b,t", "b,t,u"), r"x\.csv:3: 7 columns"),
+    "semicolons": ("x.csv", CSV.replace(",", ";"), r"no column query_id.*query_id;query"),
+    "open quote": ("x.csv", CSV.replace("x,b", 'x,"b'), r"x\.csv:3: not CSV .*quote"),
+    "text after a quote": ("x.tsv", CSV.replace(",", "\t").replace("\tt\t", '\t"t\t'), r"x\.tsv:3: not CSV"),
+    "half a line": ("x.jsonl", JSONL + '{"query_id": ', r"x\.jsonl:4: not JSON"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_FILES)
+def test_a_wrong_file_is_said_in_a_line(tmp_path: Path, what: str) -> None:
+    name, content, message = WRONG_FILES[what]
+    refused(message, lists, write(tmp_path / name, content))
+
+
+def texts() -> rerank.Texts:
+    return rerank.Texts({"a": "s"}, {"q": "x"})
+
+
+WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    # judgments beside the frame
+    "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"no query of .* is judged"),
+    "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 documents"),
+    "no judgments": (lambda f: lists(grade=..., qrels={"q1": {}}), r"qrels hold no judgments"),
+    "other grades": (
+        lambda f: lists(qrels={"q1": {"a": 0, "b": 1}, "q2": {"a": 0}}),
+        r"row 0: grade 1, but 0 by the qrels",
     ),
-    (lambda f: lists(f.csv("b,t", "b,t,u")), r"x\.csv:3: 7 columns"),
-    (lambda f: lists(f.csv(",", ";")), r"no column query_id.*query_id;query"),
-    (lambda f: lists(f.csv("x,b", 'x,"b')), r"x\.csv:3: not CSV .*quote"),
-    (lambda f: lists(f.write("x.tsv", CSV.replace(",", "\t").replace("\tt\t", '\t"t\t'))), r"x\.tsv:3: not CSV"),
-    (lambda f: lists(f.write("x.jsonl", JSONL + '{"query_id": ')), r"x\.jsonl:4: not JSON"),
-    (lambda f: lists(f.cut("x.csv.zst", CSV * 99)), r"x\.csv\.zst: cannot be decompressed|x\.csv\.zst:"),
-    (lambda f: lists(f.write("y.parquet", f.parquet().read_bytes()[:-99])), r"y\.parquet: not a readable Parquet"),
-    (lambda f: lists(f.write("x.csv", CSV).rename(f.path / "y.csv.gz")), r"y\.csv\.gz: cannot be decompressed"),
+    "judgments without ids": (
+        lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}),
+        r"has no column doc_id, so nothing says which",
+    ),
+    # names of columns
+    "text for columns": (lambda f: lists(columns="text=passage"), r"columns: expected field and column"),
+    "unknown field": (lambda f: lists(columns={"txt": "text"}), r"no field 'txt' \(did you mean 'text'"),
+    "unknown column": (lambda f: lists(columns={"text": "txt"}), r"no column 'txt' \(did you mean 'text'"),
+    "column None": (lambda f: lists(columns={"text": None}), r"no column None"),
+    "one for two fields": (lambda f: lists(columns={"text": "query", "query": "query"}), r"'query' for two fields"),
+    # files
+    "folder": (lambda f: lists(f), r"cannot tell the format"),
+    "Parquet": (lambda f: lists(parquet(f, doc_id=["a", "b", None])), r"x\.parquet: row 3: no doc_id"),
     # runs
-    (lambda f: rerank.as_run({NONE: {"a": 1.0}}), r"run: pair 1: no id"),
-    (lambda f: rerank.as_run({NAN: {}}), r"no id, but 'nan'"),
-    (
+    "run: id None": (lambda f: rerank.as_run({NONE: {"a": 1.0}}), r"run: pair 1: no id"),
+    "run: id NaN": (lambda f: rerank.as_run({NAN: {}}), r"no id, but 'nan'"),
+    "run: id None in a frame": (
         lambda f: rerank.as_run(pd.DataFrame({"qid": ["1", NONE], "docno": ["a", "b"], "score": [1.0, 2.0]})),
         r"run: pair 2: no id",
     ),
-    (
+    "run: score NA": (
         lambda f: rerank.as_run(frame(score=pd.array([1.0, None, 2.0], "Float64"))),
         r"query 'q1', document 'b': score <NA>",
     ),
-    (lambda f: rerank.as_run({"q": {"a": "1_0"}}), r"score '1_0'"),
-    (lambda f: rerank.as_run(frame(bm25=...)), r"no column score"),
-    (lambda f: rerank.as_run(frame(score=[1, 2, 3], rank=[1, NAN, 1])), r"rank nan"),
+    "run: underscore": (lambda f: rerank.as_run({"q": {"a": "1_0"}}), r"score '1_0'"),
+    "run: no score": (lambda f: rerank.as_run(frame(bm25=...)), r"no column score"),
+    "run: rank NaN": (lambda f: rerank.as_run(frame(score=[1, 2, 3], rank=[1, NAN, 1])), r"rank nan"),
     # judgments
-    (lambda f: as_qrels({"q": {NONE: 1}}), r"qrels: judgment 1: no id"),
-    (lambda f: as_qrels({NONE: {}}), r"qrels: no id"),
-    (lambda f: as_qrels(frame(doc_id=["a", NONE, "b"])), r"qrels: judgment 2: no id"),
-    (lambda f: as_qrels(frame(grade=pd.array([1, None, 0], "Int64"))), r"document 'b': grade <NA>; expected a whole"),
-    (lambda f: as_qrels({7: {"a": 1}, "7": {"a": 0}}), r"twice, with two grades"),
-    # texts of one's own
-    (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: row 1: no id"),
-    (lambda f: rerank.Texts({"a": NONE}, {"q": "x"}), r"row 1, id 'a': no text"),
-    (lambda f: rerank.Texts({"a": "s"}, {"q": NAN}), r"queries: row 1, id 'q': no text"),
-    (lambda f: rerank.retrieve(rerank.Texts({"a": "s"}, {"q": "x"}), queries={NONE: "x"}), r"queries: no id"),
-    (lambda f: rerank.retrieve(rerank.Texts({"a": "s"}, {"q": "x"}), queries={"q": NONE}), r"queries: 'q': no text"),
-    # hits
-    (
-        lambda f: open_collection(f"hits:{f.write('h.jsonl', json.dumps(HIT).encode('utf-16'))}").queries().__next__(),
-        r"h\.jsonl: is in UTF-16",
+    "qrels: document None": (lambda f: as_qrels({"q": {NONE: 1}}), r"qrels: judgment 1: no id"),
+    "qrels: query None": (lambda f: as_qrels({NONE: {}}), r"qrels: no id"),
+    "qrels: None in a frame": (lambda f: as_qrels(frame(doc_id=["a", NONE, "b"])), r"qrels: judgment 2: no id"),
+    "qrels: grade NA": (
+        lambda f: as_qrels(frame(grade=pd.array([1, None, 0], "Int64"))),
+        r"document 'b': grade <NA>; expected a whole",
     ),
-    (lambda f: f.hits("h.jsonl", HIT | {"label": 0.5}), r"h\.jsonl:1: label '0.5'.*clicks=label"),
-    # choosing
-    (lambda f: lists().select(np.ones(3, bool)), r"select: .*mask of 2"),
-    (lambda f: lists().select([2]), r"select: expected whole numbers below 2"),
-    (lambda f: lists().select(pd.array([True, None], "boolean")), r"select: expected"),  # type: ignore[arg-type]
-    (lambda f: lists().select(np.zeros((1, 1), int)), r"select: expected"),
-    (lambda f: lists().select([0, 0]).save(f.path / "l"), r"query 'q1' is chosen twice"),
-    (
-        lambda f: lists().store.add_column("c", [1.0, 2.0, 3.0]),  # type: ignore[list-item]
-        r"column c: expected an array",
+    "qrels: two grades": (lambda f: as_qrels({7: {"a": 1}, "7": {"a": 0}}), r"twice, with two grades"),
+    # texts of one's own, hits
+    "texts: id None": (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: row 1: no id"),
+    "texts: text None": (lambda f: rerank.Texts({"a": NONE}, {"q": "x"}), r"row 1, id 'a': no text"),
+    "texts: query NaN": (lambda f: rerank.Texts({"a": "s"}, {"q": NAN}), r"queries: row 1, id 'q': no text"),
+    "queries: id None": (lambda f: rerank.retrieve(texts(), queries={NONE: "x"}), r"queries: no id"),
+    "queries: text None": (lambda f: rerank.retrieve(texts(), queries={"q": NONE}), r"queries: 'q': no text"),
+    "hits: clicks": (lambda f: hits(f / "h.jsonl", HIT | {"label": 0.5}), r"h\.jsonl:1: label '0.5'.*clicks=label"),
+    # choosing and saving
+    "mask of another length": (lambda f: lists().select(np.ones(3, bool)), r"select: .*mask of 2"),
+    "number too large": (lambda f: lists().select([2]), r"select: expected whole numbers below 2"),
+    "mask with NA": (lambda f: lists().select(pd.array([True, None], "boolean")), r"select: expected"),  # type: ignore[arg-type]
+    "matrix": (lambda f: lists().select(np.zeros((1, 1), int)), r"select: expected"),
+    "query twice": (lambda f: lists().select([0, 0]).save(f / "l"), r"query 'q1' is chosen twice"),
+    "column that is a list": (lambda f: lists().store.add_column("c", [1.0, 2.0, 3.0]), r"column c: expected an array"),  # type: ignore[list-item]
+    "column that float32 joins": (
+        lambda f: lists().store.add_column("c", np.array([2**24, 2**24 + 1, 0])),
+        r"column c: .* one in float32",
     ),
-    (lambda f: lists().store.add_column("c", np.array([2**24, 2**24 + 1, 0])), r"column c: .* one in float32"),
-    (lambda f: lists().top(-1), r"top: depth -1; expected a whole number"),
-    (lambda f: lists().top(True), r"top: depth True"),
-    (lambda f: lists().top(1).with_added(), r"with_added: the lists were cut before"),
-    (lambda f: [lists().save(f.path / "l") for _ in range(2)], r"exists already"),
-    (lambda f: lists().save(f.path, replace=True), r"holds no ranked lists"),
-]
+    "depth below 0": (lambda f: lists().top(-1), r"top: depth -1; expected a whole number"),
+    "depth True": (lambda f: lists().top(True), r"top: depth True"),
+    "added to what is cut": (lambda f: lists().top(1).with_added(), r"with_added: the lists were cut before"),
+    "saved twice": (lambda f: [lists().save(f / "l") for _ in range(2)], r"exists already"),
+    "saved over others": (lambda f: lists().save(f, replace=True), r"holds no ranked lists"),
+}
 
 
-@pytest.mark.parametrize(("action", "message"), WRONG)
-def test_what_is_wrong_is_said_in_a_line(tmp_path: Path, action: Callable[[Folder], Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        action(Folder(tmp_path))
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+@pytest.mark.parametrize("what", WRONG_CALLS)
+def test_a_wrong_call_is_said_in_a_line(tmp_path: Path, what: str) -> None:
+    call, message = WRONG_CALLS[what]
+    refused(message, call, tmp_path)
+
+
+def parquet(folder: Path, **changes: Any) -> Path:
+    frame(**changes).to_parquet(folder / "x.parquet")
+    return folder / "x.parquet"
 
 
 def grades(given: Lists) -> list[Any]:
@@ -266,129 +284,167 @@ def column(name: str, given: Lists) -> list[Any]:
     return given.to_dataframe()[name].tolist()
 
 
-PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
-ZEROS = "qid,query,docno,text,label,bm25\n007,x,0012,null,1,9\n007,x,0013,NA,0,8\n008,007,0012,null,,\n"
+def names(given: Any = None, **changes: Any) -> list[str]:
+    return [*lists(given, **changes).store.column_names]
 
-RIGHT: list[tuple[Callable[[Folder], Any], Any]] = [
-    (lambda f: ids(lists(f.write("x.csv", ZEROS))), [("007", "0012"), ("007", "0013"), ("008", "0012")]),
-    (lambda f: column("text", lists(f.write("x.csv", ZEROS))), ["null", "NA", "null"]),
-    (lambda f: grades(lists(f.write("x.csv", ZEROS))), [1, 0, None]),
-    (lambda f: str(column("bm25", lists(f.write("x.csv", ZEROS)))), "[9.0, 8.0, nan]"),
-    (lambda f: ids(lists(f.write("x.jsonl", json.dumps({"qid": "007", "docno": "0012", "s": 1})))), [("007", "0012")]),
-    (
-        lambda f: ids(lists(f.write("x.jsonl", '{"qid": 7, "docno": 12}\n{"qid": 7, "docno": "13"}'))),
-        [("7", "12"), ("7", "13")],
+
+def test_a_csv_is_read_as_it_is_written(tmp_path: Path) -> None:
+    """Zeros in front of ids stay, and words that others take for missing values are texts."""
+    zeros = "qid,query,docno,text,label,bm25\n007,x,0012,null,1,9\n007,x,0013,NA,0,8\n008,007,0012,null,,\n"
+    read = lists(write(tmp_path / "x.csv", zeros))
+    assert ids(read) == [("007", "0012"), ("007", "0013"), ("008", "0012")]
+    assert column("text", read) == ["null", "NA", "null"]
+    assert grades(read) == [1, 0, None]
+    assert str(column("bm25", read)) == "[9.0, 8.0, nan]"
+
+
+PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
+SAME_PAIRS: dict[str, Callable[[Path], Any]] = {
+    "byte-order mark": lambda f: write(f / "x.csv", "\ufeff" + CSV),
+    "CRLF": lambda f: write(f / "x.csv", CSV.replace("\n", "\r\n")),
+    "Arrow": lambda f: pa.table(frame()),
+    "ids in the index": lambda f: frame().set_index(["query_id", "doc_id"]),
+    "ids in Parquet's index": lambda f: frame().set_index("doc_id").to_parquet(f / "x.parquet") or f / "x.parquet",
+}
+
+
+@pytest.mark.parametrize("what", SAME_PAIRS)
+def test_the_same_table_in_another_form(tmp_path: Path, what: str) -> None:
+    assert ids(lists(SAME_PAIRS[what](tmp_path))) == PAIRS
+
+
+RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
+    # ids and texts
+    "ids in JSON, texts and numbers": (
+        lambda f: ids(lists(write(f / "x.jsonl", '{"qid": "007", "docno": 12}\n{"qid": "007", "docno": "13"}'))),
+        [("007", "12"), ("007", "13")],
     ),
-    (lambda f: column("text", lists(f.write("x.jsonl", '{"query": "None", "text": "nan"}'))), ["nan"]),
-    (lambda f: column("text", lists(f.csv("b,t", 'b,"t\n\nt, ""u"""'))), ["s", 't\n\nt, "u"', "s"]),
-    (lambda f: ids(lists(f.write("x.csv", "\ufeff" + CSV))), PAIRS),
-    (lambda f: ids(lists(f.csv("\n", "\r\n"))), PAIRS),
-    (lambda f: ids(lists(query_id=pd.array([1, 1, 2], "Int64")))[2], ("2", "a")),
-    (lambda f: ids(lists(pa.table(frame()))), PAIRS),
-    (lambda f: ids(lists(f.parquet(query_id=[1, 1, 2])))[0], ("1", "a")),
-    (lambda f: ids(lists(frame().set_index(["query_id", "doc_id"]))), PAIRS),
-    (
-        lambda f: (frame().set_index("doc_id").to_parquet(f.path / "i.parquet"), ids(lists(f.path / "i.parquet")))[1],
-        PAIRS,
+    "ids that are Int64": (lambda f: ids(lists(query_id=pd.array([1, 1, 2], "Int64")))[2], ("2", "a")),
+    "ids in Parquet, numbers": (lambda f: ids(lists(parquet(f, query_id=[1, 1, 2])))[0], ("1", "a")),
+    "no document ids": (lambda f: [query for query, _ in ids(lists(doc_id=...))], ["q1", "q1", "q2"]),
+    "no query ids": (lambda f: [document for _, document in ids(lists(query_id=...))], ["a", "b", "a"]),
+    "text that says nan": (
+        lambda f: column("text", lists(write(f / "x.jsonl", '{"query": "y", "text": "nan"}'))),
+        ["nan"],
     ),
-    (lambda f: column("text", lists(passage=["1", "2", "1"], columns={"text": "passage"})), ["1", "2", "1"]),
-    (
+    "line breaks in a cell": (
+        lambda f: column("text", lists(write(f / "x.csv", CSV.replace("b,t", 'b,"t\n\nt, ""u"""')))),
+        ["s", 't\n\nt, "u"', "s"],
+    ),
+    "another name for texts": (
+        lambda f: column("text", lists(passage=["1", "2", "1"], columns={"text": "passage"})),
+        ["1", "2", "1"],
+    ),
+    "names that are numbers": (
         lambda f: ids(lists(frame().set_axis(range(6), axis=1), columns={n: i for i, n in enumerate(BASE) if i < 4})),
         PAIRS,
     ),
-    (lambda f: lists(grade=[1, NAN, 0]).qrels, {"q1": {"a": 1}, "q2": {"a": 0}}),
-    (lambda f: lists(grade=[1, -2, 0]).qrels["q1"], {"a": 1, "b": -2}),  # type: ignore[index]
-    (lambda f: lists(grade=[1, -2, 0]).grades.tolist(), [1, 0, 0]),
-    (lambda f: grades(lists(grade=[NAN, -1, 2])), [None, -1, 2]),
-    (lambda f: grades(lists(grade=["1", "0", "NA"])), [1, 0, None]),
-    (lambda f: lists(grade=[NAN] * 3).qrels, None),
-    (lambda f: [query for query, _ in ids(lists(doc_id=...))], ["q1", "q1", "q2"]),
-    (lambda f: [document for _, document in ids(lists(query_id=...))], ["a", "b", "a"]),
-    (
-        lambda f: (
-            ids(lists(query_id=..., doc_id=..., text=["s", "t", "u"]))[0]
-            == ids(lists({"question": ["z", "x"], "answer": ["w", "s"]}))[1]
-        ),
-        True,
+    "text twice with one grade": (
+        lambda f: column("text", lists({"query": ["x"] * 3, "text": ["s", "t", "s"], "grade": [1, 0, 1]})),
+        ["s", "t"],
     ),
-    (lambda f: column("text", lists({"query": ["x"] * 3, "text": ["s", "t", "s"], "grade": [1, 0, 1]})), ["s", "t"]),
-    (lambda f: [*lists(url=["u"] * 3, title=["1984", "b", "c"]).store.column_names], ["bm25"]),
-    (lambda f: [*lists(pid=[4, 8, 2], id=[3, 1, 2]).store.column_names], ["bm25"]),
-    (lambda f: [*lists(frame().reset_index()).store.column_names], ["bm25"]),
-    (lambda f: (frame().to_csv(f.path / "u.csv"), [*lists(f.path / "u.csv").store.column_names])[1], ["bm25"]),
-    (lambda f: column("bm25", lists(bm25=[Decimal("9.5"), None, Decimal(3)]))[::2], [9.5, 3.0]),
-    (lambda f: column("c", lists(c=[True, False, True])), [1.0, 0.0, 1.0]),
-    (lambda f: column("c", lists(c=[2**24 + 2, 2**24, 0]))[0], 2.0**24 + 2),
-    (lambda f: column("rank", lists(rank=[1, 2, 1])), [-1.0, -2.0, -1.0]),
-    (
+    # grades
+    "unjudged rows": (lambda f: lists(grade=[1, NAN, 0]).qrels, {"q1": {"a": 1}, "q2": {"a": 0}}),
+    "nothing judged": (lambda f: lists(grade=[NAN] * 3).qrels, None),
+    "judged below 0": (lambda f: lists(grade=[1, -2, 0]).qrels["q1"], {"a": 1, "b": -2}),  # type: ignore[index]
+    "below 0 to train on": (lambda f: lists(grade=[1, -2, 0]).grades.tolist(), [1, 0, 0]),
+    "unjudged and below 0": (lambda f: grades(lists(grade=[NAN, -1, 2])), [None, -1, 2]),
+    "grades in words": (lambda f: grades(lists(grade=["1", "0", "NA"])), [1, 0, None]),
+    "judgments beside": (
+        lambda f: grades(lists(grade=..., qrels={"q1": {"a": 0, "b": 2}, "q2": {"z": 1}})),
+        [0, 2, None],
+    ),
+    # columns
+    "texts are no columns": (lambda f: names(url=["u"] * 3, title=["1984", "b", "c"]), ["bm25"]),
+    "ids are no columns": (lambda f: names(pid=[4, 8, 2], id=[3, 1, 2]), ["bm25"]),
+    "row numbers are no column": (lambda f: names(frame().reset_index()), ["bm25"]),
+    "row numbers in CSV": (lambda f: frame().to_csv(f / "u.csv") or names(f / "u.csv"), ["bm25"]),
+    "decimals": (lambda f: column("bm25", lists(bm25=[Decimal("9.5"), None, Decimal(3)]))[::2], [9.5, 3.0]),
+    "booleans": (lambda f: column("c", lists(c=[True, False, True])), [1.0, 0.0, 1.0]),
+    "large whole numbers": (lambda f: column("c", lists(c=[2**24 + 2, 2**24, 0]))[0], 2.0**24 + 2),
+    "rank": (lambda f: column("rank", lists(rank=[1, 2, 1])), [-1.0, -2.0, -1.0]),
+    "rank of another name": (
         lambda f: column("rank", lists(**MANY, grade=..., p=[1, 2, 3, 4, 5, 6, 1, 2, 3], columns={"rank": "p"}))[:2],
         [-1.0, -2.0],
     ),
-    (lambda f: column("rank", lists(lists(rank=[1, 2, 1]).to_dataframe())), [-1.0, -2.0, -1.0]),
-    (lambda f: column("p", lists(**MANY, grade=JUDGED, p=[6, 1, 5, 2, 3, 4, 3, 1, 2]))[0], 6.0),
-    (
-        lambda f: column(
-            "bm25", lists({"query": ["x"], "docs": [["s", "t"]], "labels": [[1, 0]], "bm25": [[2.0, 1.5]]})
-        ),
+    "rank again": (lambda f: column("rank", lists(lists(rank=[1, 2, 1]).to_dataframe())), [-1.0, -2.0, -1.0]),
+    "scores that look like ranks": (
+        lambda f: column("p", lists(**MANY, grade=JUDGED, p=[6, 1, 5, 2, 3, 4, 3, 1, 2]))[0],
+        6.0,
+    ),
+    "rows of lists": (
+        lambda f: column("bm25", lists({"query": ["x"], "docs": [["s", "t"]], "bm25": [[2.0, 1.5]]})),
         [2.0, 1.5],
     ),
-    (lambda f: [*lists({"query": ["x"], "docs": [["s", "t"]], "v": [[1.0, 2.0, 3.0]]}).store.column_names], []),
-    (lambda f: as_qrels({7: {"a": 1}, "7": {}}), {"7": {"a": 1}}),
-    (lambda f: as_qrels({np.int64(7): {np.str_("a"): np.int16(1)}}), {"7": {"a": 1}}),
-    (lambda f: grades(lists(grade=..., qrels={"q1": {"a": 0, "b": 2}, "q2": {"z": 1}})), [0, 2, None]),
-    (
+    "vectors are no columns": (lambda f: names({"query": ["x"], "docs": [["s", "t"]], "v": [[1.0, 2.0, 3.0]]}), []),
+    # judgments, runs, hits
+    "qrels: one id in two types": (lambda f: as_qrels({7: {"a": 1}, "7": {}}), {"7": {"a": 1}}),
+    "qrels: NumPy's types": (lambda f: as_qrels({np.int64(7): {np.str_("a"): np.int16(1)}}), {"7": {"a": 1}}),
+    "qrels: names that are numbers": (
         lambda f: as_qrels(pd.DataFrame([["q", "a", 1]]), {"query_id": 0, "doc_id": 1, "grade": 2}),  # type: ignore[dict-item]
         {"q": {"a": 1}},
     ),
-    (lambda f: list(rerank.as_run(pd.DataFrame({"q_id": [1], "pid": [2], "score": [1.0]}))["1"][0]), ["2", 1.0]),
-    (lambda f: list(rerank.as_run(frame(score=[1, 2, 3], doc_id=pd.Categorical(["a", "b", "a"])))), ["q1", "q2"]),
-    (lambda f: f.hits("h.ndjson.bz2", HIT), ["a"]),
-    (
-        lambda f: f.hits("h.jsonl", {"q_id": 1, "question": "x", "pid": "007", "passage": "s", "label": 1, "score": 2}),
+    "run: usual names": (
+        lambda f: list(rerank.as_run(pd.DataFrame({"q_id": [1], "pid": [2], "score": [1.0]}))["1"][0]),
+        ["2", 1.0],
+    ),
+    "run: categories": (
+        lambda f: list(rerank.as_run(frame(score=[1, 2, 3], doc_id=pd.Categorical(["a", "b", "a"])))),
+        ["q1", "q2"],
+    ),
+    "hits: compressed": (lambda f: hits(f / "h.ndjson.bz2", HIT), ["a"]),
+    "hits: usual names": (
+        lambda f: hits(
+            f / "h.jsonl", {"q_id": 1, "question": "x", "pid": "007", "passage": "s", "label": 1, "score": 2}
+        ),
         ["007"],
     ),
-    (lambda f: lists().select([False, True]).query_ids, ["q2"]),
-    (lambda f: lists().select(slice(1, None)).query_ids, ["q2"]),
-    (lambda f: lists().select(1).query_ids, ["q2"]),  # type: ignore[arg-type]
-    (lambda f: lists().select([]).query_ids, []),
-    (lambda f: lists().top(np.int64(1)).lengths.tolist(), [1, 1]),  # type: ignore[arg-type]
-    (lambda f: lists().top(0).size, 0),
-    (
-        lambda f: [lists().save(f.path / "l"), lists(grade=[0, 1, 0]).save(f.path / "l", replace=True)][
-            1
-        ].grades.tolist(),
+    # choosing and saving
+    "mask": (lambda f: lists().select([False, True]).query_ids, ["q2"]),
+    "slice": (lambda f: lists().select(slice(1, None)).query_ids, ["q2"]),
+    "number": (lambda f: lists().select(1).query_ids, ["q2"]),  # type: ignore[arg-type]
+    "none": (lambda f: lists().select([]).query_ids, []),
+    "depth of NumPy's": (lambda f: lists().top(np.int64(1)).lengths.tolist(), [1, 1]),  # type: ignore[arg-type]
+    "depth 0": (lambda f: lists().top(0).size, 0),
+    "saved over ours": (
+        lambda f: [lists(grade=g).save(f / "l", replace=True).grades.tolist() for g in ([1, 0, 0], [0, 1, 0])][1],
         [0, 1, 0],
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("action", "expected"), RIGHT)
-def test_what_is_right_is_read_so(tmp_path: Path, action: Callable[[Folder], Any], expected: Any) -> None:
-    assert action(Folder(tmp_path)) == expected
+@pytest.mark.parametrize("what", RIGHT)
+def test_what_is_right_is_read_so(tmp_path: Path, what: str) -> None:
+    call, expected = RIGHT[what]
+    assert call(tmp_path) == expected
 
 
-SAID: list[tuple[Callable[[], Any], str]] = [
-    (lambda: lists(url=["u", "v", "w"]), r"columns left out, as texts, ids or row numbers: url$"),
-    (
+ODD: dict[str, tuple[Callable[[], Any], str]] = {
+    "texts as columns": (
+        lambda: lists(url=["u", "v", "w"]),
+        r"columns left out, as texts, ids or row numbers: url$",
+    ),
+    "a text twice": (
         lambda: lists(frame(doc_id=..., query_id=..., query=["x"] * 3, grade=[1, 0, 1]).set_index(pd.Index([4, 5, 6]))),
         r"1 rows repeat the query and text of an earlier one, such as row 6 of row 4; left out",
     ),
-    (lambda: lists(text=["s", "", "s"]), r"1 rows have an empty text \(kept\)"),
-    (lambda: lists(grade=[1, 4, 2]), r"every candidate has a grade above 0"),
-    (
+    "an empty text": (lambda: lists(text=["s", "", "s"]), r"1 rows have an empty text \(kept\)"),
+    "no grade of 0": (lambda: lists(grade=[1, 4, 2]), r"every candidate has a grade above 0"),
+    "judged queries that are not there": (
         lambda: lists(grade=..., qrels={"q1": {"a": 1}, "z": {"a": 1}}),
         r"1 of 2 judged queries were not searched, e.g. 'z'",
     ),
-    (
+    "judged documents that are not there": (
         lambda: lists(grade=..., qrels={"q1": {"a": 1, "z": 1}}),
         r"1 judgments are of documents that are no candidates, e.g. 'z'",
     ),
-]
+}
 
 
-@pytest.mark.parametrize(("action", "message"), SAID)
-def test_what_is_odd_is_said_once(caplog: pytest.LogCaptureFixture, action: Callable[[], Any], message: str) -> None:
-    action()
+@pytest.mark.parametrize("what", ODD)
+def test_what_is_odd_is_said_once(caplog: pytest.LogCaptureFixture, what: str) -> None:
+    call, message = ODD[what]
+    call()
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert re.search(message, line) and "\n" not in line
 
@@ -457,9 +513,9 @@ def test_a_file_without_line_ends_is_not_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     monkeypatch.setattr(files, "LONGEST_LINE", 1 << 20)
-    bomb = Folder(tmp_path).write(f"x.jsonl{suffix}", b"7" * (1 << 24))
-    csv = Folder(tmp_path).write(f"x.csv{suffix}", b'query,text\nx,"' + b"7" * (1 << 24))
-    run = Folder(tmp_path).write(f"x.trec{suffix}", b"q Q0 d 1 1 t\n" + b"7" * (1 << 24))
+    bomb = write(tmp_path / f"x.jsonl{suffix}", b"7" * (1 << 24))
+    csv = write(tmp_path / f"x.csv{suffix}", b'query,text\nx,"' + b"7" * (1 << 24))
+    run = write(tmp_path / f"x.trec{suffix}", b"q Q0 d 1 1 t\n" + b"7" * (1 << 24))
     for read, path, line in ((lists, bomb, 1), (lists, csv, 2), (read_run, run, 2), (read_qrels, bomb, 1)):
         with pytest.raises(UserError, match=rf"{path.name}:{line}: a line of more than 1 MiB"):
             read(path)
@@ -484,7 +540,7 @@ def test_reader_and_letor_folders_know_all_compressions(tmp_path: Path) -> None:
     for suffix in files.COMPRESSED:
         folder = tmp_path / suffix[1:]
         folder.mkdir()
-        Folder(folder).write(f"train.txt{suffix}", "1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
+        write(folder / f"train.txt{suffix}", "1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
         assert LetorData(str(folder)).files()["train"] == folder / f"train.txt{suffix}"
 
 
