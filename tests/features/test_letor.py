@@ -101,6 +101,7 @@ def outcome(parse: Callable[..., Block], text: str, qid: bool, layout: Layout | 
 @example("1 qid:1 1:2:3 4", True, None)
 @example("1 qid:1 1:1 #x\n0 qid:1 0:1 # docid = 3", True, LAYOUT)
 @example("1 qid:1 0x1:1 2:3", True, None)
+@example("1 qid:1 0X1:1 2:3", True, None)
 def test_the_fast_way_gives_what_the_careful_way_gives(text: str, qid: bool, layout: Layout | None) -> None:
     assert outcome(parse_block, text, qid, layout) == outcome(parse_carefully, text, qid, layout)
 

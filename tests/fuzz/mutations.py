@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import re
 from pathlib import Path
 from random import Random
 
@@ -26,12 +27,7 @@ NUMBERS = (
 
 
 def mutated(data: bytes, random: Random) -> bytes:
-    """Damage some bytes: once mostly, up to four times.
-
-    Args:
-        data: a file.
-        random: decides what happens where.
-    """
+    """Damage some bytes: once mostly, up to four times."""
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         data = random.choice(KINDS)(data, random)
     return data
@@ -46,7 +42,6 @@ def mutated_file(path: Path, data: bytes, random: Random) -> bytes:
 
 
 def flip(data: bytes, random: Random) -> bytes:
-    """One bit."""
     if not data:
         return data
     place = random.randrange(len(data))
@@ -54,7 +49,6 @@ def flip(data: bytes, random: Random) -> bytes:
 
 
 def truncate(data: bytes, random: Random) -> bytes:
-    """All from some byte on is gone."""
     return data[: random.randrange(len(data) + 1)]
 
 
@@ -65,7 +59,6 @@ def insert(data: bytes, random: Random) -> bytes:
 
 
 def delete(data: bytes, random: Random) -> bytes:
-    """A few bytes are gone."""
     place = random.randrange(len(data) + 1)
     return data[:place] + data[place + random.choice((1, 2, 8, 64)) :]
 
@@ -77,13 +70,10 @@ def zero(data: bytes, random: Random) -> bytes:
 
 
 def number(data: bytes, random: Random) -> bytes:
-    """Another number where one is."""
-    places = [place for place in range(len(data)) if data[place : place + 1].isdigit()]
-    if not places:
+    found = list(re.finditer(rb"[0-9]+", data))
+    if not found:
         return insert(data, random)
-    start = end = random.choice(places)
-    while end < len(data) and data[end : end + 1].isdigit():
-        end += 1
+    start, end = random.choice(found).span()
     return data[:start] + random.choice(NUMBERS) + data[end:]
 
 
@@ -104,20 +94,12 @@ def lines(data: bytes, random: Random) -> bytes:
 KINDS = (flip, truncate, insert, delete, zero, number, lines)
 
 
-def _zstd(data: bytes) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:
-        stream.write(data)
-    return bytes(sink.getvalue())
-
-
-def _unzstd(data: bytes) -> bytes:
-    return bytes(pa.CompressedInputStream(pa.BufferReader(data), "zstd").read())
-
-
 COMPRESSORS = {
     ".gz": (lambda data: gzip.compress(data, 1), gzip.decompress),
     ".bz2": (bz2.compress, bz2.decompress),
     ".xz": (lzma.compress, lzma.decompress),
-    ".zst": (_zstd, _unzstd),
+    ".zst": (
+        lambda data: pa.compress(data, "zstd", asbytes=True),
+        lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
+    ),
 }

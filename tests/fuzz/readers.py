@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import lzma
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,20 +10,31 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 import yaml
+from datasets import Dataset
 
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
 from rerank.commands.verify import verify
+from rerank.experiments.cells import ExperimentPlan
+from rerank.experiments.conduct import check_cells
+from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
 from rerank.lists.folds import read_folds
+from rerank.models.load import load_model
+from rerank.models.scorer import Scorer
 from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
-from rerank.storage.hashes import check_seal
-from tests.builders import make_lists_with_added, write_collection, write_features
+from rerank.settings.configs import add_config
+from rerank.settings.parser import make_parser, parse
+from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.configuration import check
+from tests.builders import make_lists_with_added, train, write_collection, write_features
+from tests.fuzz.mutations import COMPRESSORS
 
 HITS = [
     {"query_id": "q1", "query": "wing flow", "doc_id": "d1", "text": "a wing", "score": 2.5, "bm25": 7, "grade": 1},
@@ -70,13 +78,11 @@ class Reader(NamedTuple):
 
 
 def run(path: Path) -> Any:
-    """A run."""
     found = read_run(path)
     return {query: found[query] for query in found}
 
 
 def scores(path: Path) -> Any:
-    """A file of numbers about pairs."""
     file = PairFile(path)
     return file.names, [
         (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches()
@@ -84,7 +90,6 @@ def scores(path: Path) -> Any:
 
 
 def hits(path: Path, kind: str = "hits", asked: bool = False) -> Any:
-    """Lists of hits."""
     collection = open_collection(f"{kind}:{path}")
     assert isinstance(collection, HitsCollection)
     if asked:
@@ -104,7 +109,6 @@ def collection(name: str) -> Callable[[Path], Any]:
 
 
 def features(path: Path) -> Any:
-    """A LETOR or svmlight file."""
     folder = path.parent / "parsed"
     shutil.rmtree(folder, ignore_errors=True)
     made = store_features(path.with_name(path.name.removesuffix(".query")), folder, "key")
@@ -113,33 +117,13 @@ def features(path: Path) -> Any:
     return repr(frame.to_csv())
 
 
-def folds(path: Path) -> Any:
-    """A fold of LETOR."""
-    return {split: len(lists) for split, lists in vars(LetorData(str(path.parent)).splits(1)).items() if lists}
-
-
 def lists(path: Path) -> Any:
-    """A lists folder."""
     folder = path.parent.parent if path.parent.name == "columns" else path.parent
     opened = Lists.open(folder)
     return opened.to_dataframe().to_csv(), opened.qrels, verify(folder)
 
 
-def training(path: Path) -> Any:
-    """A configuration of a training."""
-    from rerank.training.configuration import check
-
-    check(["--config", str(path)])
-
-
 def grid(path: Path) -> Any:
-    """A configuration of an experiment."""
-    from rerank.experiments.cells import ExperimentPlan
-    from rerank.experiments.conduct import check_cells
-    from rerank.experiments.config import ExperimentConfig
-    from rerank.settings.configs import add_config
-    from rerank.settings.parser import make_parser, parse
-
     parser = make_parser("experiment", ExperimentConfig)
     add_config(parser)
     parser.add_class_arguments(ExperimentConfig)
@@ -151,40 +135,15 @@ def grid(path: Path) -> Any:
 
 
 def model(path: Path) -> Any:
-    """A trained network."""
-    from rerank.models.load import load_model
-    from rerank.models.scorer import Scorer
-
     loaded = load_model(path.parent)
     assert isinstance(loaded, Scorer)
     return {name: value.tolist() for name, value in loaded.state_dict().items()}
 
 
 def checkpoint(path: Path) -> Any:
-    """Where a training stands."""
-    from rerank.training.checkpoint import load_checkpoint
-
     network, optimizer = _network()
     state = load_checkpoint(path.parent.parent.parent, network, optimizer)
     return repr(state), repr(network.state_dict()), repr(optimizer.state_dict())
-
-
-def verified(path: Path) -> Any:
-    """A run folder, every file of it that has a hash."""
-    return verify(path.parent)
-
-
-def arrow(path: Path) -> Any:
-    """A part of a search that was stopped."""
-    from rerank.storage.arrow import read_arrow
-
-    check_seal(path)
-    return read_arrow(path).to_pylist()
-
-
-def kept(path: Path) -> Any:
-    """The cells that an experiment keeps."""
-    return repr(read_kept(path))
 
 
 READERS: Mapping[str, Reader] = {
@@ -214,7 +173,7 @@ READERS: Mapping[str, Reader] = {
     "LETOR, gz": Reader("letor.gz/train.txt.gz", features),
     "svmlight": Reader("svmlight/rank.train", features),
     "svmlight's sizes": Reader("svmlight/rank.train.query", features),
-    "LETOR's fold": Reader("Fold/vali.txt", folds),
+    "LETOR's fold": Reader("Fold/vali.txt", lambda path: repr(LetorData(str(path.parent)).splits(1))),
     "hits, JSONL": Reader("hits.jsonl", hits),
     "hits, JSONL, gz": Reader("hits.jsonl.gz", hits),
     "hits, lists a line": Reader("nested.jsonl", hits),
@@ -244,16 +203,16 @@ READERS: Mapping[str, Reader] = {
     "lists, judgments": Reader("lists/qrels.trec", lists, hashed=True),
     "lists, column": Reader("lists/columns/bm25.arrow", lists, hashed=True),
     "folds of queries": Reader("folds.json", lambda path: read_folds(str(path))),
-    "configuration, training": Reader("train.yaml", training),
+    "configuration, training": Reader("train.yaml", lambda path: check(["--config", str(path)])),
     "configuration, experiment": Reader("grid.yaml", grid),
     "model, contract": Reader("run/best/rerank.json", model, hashed=True),
     "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
     "checkpoint, state": Reader("run/checkpoints/step-00000003/state.json", checkpoint, hashed=True),
     "checkpoint, weights": Reader("run/checkpoints/step-00000003/model.safetensors", checkpoint, hashed=True),
     "checkpoint, optimizer": Reader("run/checkpoints/step-00000003/optimizer.safetensors", checkpoint, hashed=True),
-    "cell, measures": Reader("run/measures.json", verified, hashed=True),
-    "cell, identity": Reader("run/identity.json", verified, hashed=True),
-    "kept cells": Reader("kept.jsonl.xz", kept),
+    "cell, measures": Reader("run/measures.json", lambda path: verify(path.parent), hashed=True),
+    "cell, identity": Reader("run/identity.json", lambda path: verify(path.parent), hashed=True),
+    "kept cells": Reader("kept.jsonl.xz", lambda path: repr(read_kept(path))),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""
 
@@ -264,10 +223,17 @@ def write_files(folder: Path) -> None:
     _write_hits(folder)
     _write_collections(folder)
     _write_features(folder)
-    _write_lists(folder)
     _write_configurations(folder)
     _write_training(folder)
     (folder / "folds.json").write_text(json.dumps([["1", "2"], ["3"]]))
+    made = make_lists_with_added(folder / "making")
+    made.store.add_column("teacher", made.store.column("bm25") * 2)
+    (folder / "making" / "lists").rename(folder / "lists")
+
+
+def _compressed(path: Path, text: str) -> None:
+    compress, _ = COMPRESSORS[path.suffix]
+    path.write_bytes(compress(text.encode()))
 
 
 def _write_runs(folder: Path) -> None:
@@ -275,42 +241,37 @@ def _write_runs(folder: Path) -> None:
     lines = "".join(json.dumps({"query_id": q, "doc_id": d, "score": score}) + "\n" for q, d, score in PAIRS)
     table = pa.table(dict(zip(("query_id", "doc_id", "score"), map(list, zip(*PAIRS, strict=True)), strict=True)))
     (folder / "a.trec").write_text(trec)
-    (folder / "a.trec.gz").write_bytes(gzip.compress(trec.encode()))
-    (folder / "a.trec.bz2").write_bytes(bz2.compress(trec.encode()))
-    (folder / "a.trec.xz").write_bytes(lzma.compress(trec.encode()))
-    for name, text in (("a.trec.zst", trec), ("a.jsonl.zst", lines)):
-        with pa.CompressedOutputStream(str(folder / name), "zstd") as file:
-            file.write(text.encode())
+    for suffix in COMPRESSORS:
+        _compressed(folder / f"a.trec{suffix}", trec)
+    _compressed(folder / "a.jsonl.zst", lines)
     (folder / "marco.tsv").write_text("".join(f"{q}\t{d}\t{rank}\n" for rank, (q, d, _) in enumerate(PAIRS, 1)))
     (folder / "a.jsonl").write_text(lines)
     pq.write_table(table, folder / "a.parquet")
     pq.write_table(table.append_column("clicks", pa.array([1, None, 3, 4, 5])), folder / "scores.parquet")
     (folder / "scores.csv").write_text("qid,docno,score\n" + "".join(f'{q},"{d}",{s}\n' for q, d, s in PAIRS))
     tabs = "qid\tdocno\ta\tb\n" + "".join(f"{q}\t{d}\t{s}\t\n" for q, d, s in PAIRS)
-    (folder / "scores.tsv.gz").write_bytes(gzip.compress(tabs.encode()))
+    _compressed(folder / "scores.tsv.gz", tabs)
     (folder / "scores.jsonl").write_text(lines)
     entries = [{"qid": 7, "docid": "d1", "content": "a wing", "rank": 1, "score": 9.5}]
     entries.append({"qid": 7, "docid": "d2", "content": "heat", "rank": 2, "score": 9.25})
     ranked = json.dumps([{"query": "wing", "hits": entries}, {"query": "heat", "hits": [entries[0] | {"qid": 8}]}])
     (folder / "lists.json").write_text(ranked)
-    (folder / "lists.json.gz").write_bytes(gzip.compress(ranked.encode()))
+    _compressed(folder / "lists.json.gz", ranked)
     judged = "".join(f"{q} 0 {d} {grade}\n" for grade, (q, d, _) in enumerate(PAIRS))
     (folder / "qrels.trec").write_text(judged)
-    (folder / "qrels.trec.gz").write_bytes(gzip.compress(judged.encode()))
+    _compressed(folder / "qrels.trec.gz", judged)
     beir = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{d}\t1\n" for q, d, _ in PAIRS)
     (folder / "qrels.tsv").write_text(beir)
     (folder / "queries.tsv").write_text("1\twing flow\n2\theat of ü\n")
     lines = json.dumps({"_id": "1", "text": "wing"}) + "\n" + json.dumps({"_id": 2, "text": "heat"}) + "\n"
-    (folder / "queries.jsonl.bz2").write_bytes(bz2.compress(lines.encode()))
+    _compressed(folder / "queries.jsonl.bz2", lines)
     (folder / "topics.txt").write_text(TOPICS + TOPICS.replace("301", "302"))
 
 
 def _write_hits(folder: Path) -> None:
-    from datasets import Dataset
-
     lines = "".join(json.dumps(hit) + "\n" for hit in HITS)
     (folder / "hits.jsonl").write_text(lines)
-    (folder / "hits.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    _compressed(folder / "hits.jsonl.gz", lines)
     pq.write_table(pa.Table.from_pylist(HITS), folder / "hits.parquet")
     nested = {"query": {"qid": "q2", "text": "heat"}, "candidates": HITS[:2]}
     (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
@@ -321,38 +282,31 @@ def _write_hits(folder: Path) -> None:
 
 def _write_collections(folder: Path) -> None:
     write_collection(folder / "beir", queries=3, documents=8)
-    (folder / "files").mkdir()
-    (folder / "files" / "docs.tsv").write_text("d1\ta wing\nd2\theat of ü\n")
-    (folder / "files" / "queries.tsv").write_text("1\twing\n2\theat\n")
-    (folder / "files" / "qrels.txt").write_text("1 0 d1 1\n")
-    (folder / "trec").mkdir()
-    (folder / "trec" / "docs.txt").write_text(TAGGED)
-    (folder / "trec" / "more.gz").write_bytes(gzip.compress(TAGGED.replace("A-", "B-").encode()))
-    (folder / "trec" / "topics.txt").write_text(TOPICS)
-    (folder / "trec" / "qrels.txt").write_text("301 0 A-1 1\n")
-    (folder / "smart").mkdir()
-    (folder / "smart" / "X.ALL").write_text(".I 1\n.T\na wing\n.A\nNobody\n.W\nflow of air\n.I 2\n.W\nheat\n")
-    (folder / "smart" / "X.QRY").write_text(".I 1\n.W\nwing\n.I 2\n.W\nheat\n")
-    (folder / "smart" / "X.REL").write_text("     1      1\t0\t0.000000\n     2      2\t0\t0.000000\n")
+    for name, text in {
+        "files/docs.tsv": "d1\ta wing\nd2\theat of ü\n",
+        "files/queries.tsv": "1\twing\n2\theat\n",
+        "files/qrels.txt": "1 0 d1 1\n",
+        "trec/docs.txt": TAGGED,
+        "trec/topics.txt": TOPICS,
+        "trec/qrels.txt": "301 0 A-1 1\n",
+        "smart/X.ALL": ".I 1\n.T\na wing\n.A\nNobody\n.W\nflow of air\n.I 2\n.W\nheat\n",
+        "smart/X.QRY": ".I 1\n.W\nwing\n.I 2\n.W\nheat\n",
+        "smart/X.REL": "     1      1\t0\t0.000000\n     2      2\t0\t0.000000\n",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    _compressed(folder / "trec" / "more.gz", TAGGED.replace("A-", "B-"))
 
 
 def _write_features(folder: Path) -> None:
     write_features(folder / "letor" / "train.txt", [3, 1, 2])
     (folder / "letor.gz").mkdir()
-    text = (folder / "letor" / "train.txt").read_bytes()
-    (folder / "letor.gz" / "train.txt.gz").write_bytes(gzip.compress(text))
+    _compressed(folder / "letor.gz" / "train.txt.gz", (folder / "letor" / "train.txt").read_text())
     (folder / "svmlight").mkdir()
     (folder / "svmlight" / "rank.train").write_text("2 1:0.5 3:-1e-3\n0 2:1\n1 1:7 2:0.25 4:1e5\n")
     (folder / "svmlight" / "rank.train.query").write_text("2\n1\n")
     for seed, name in enumerate(("train", "vali", "test"), 1):
         write_features(folder / "Fold" / f"{name}.txt", [8, 6, 7, 5], seed=seed)
-
-
-def _write_lists(folder: Path) -> None:
-    made = make_lists_with_added(folder / "making")
-    made.store.add_column("teacher", made.store.column("bm25") * 2)
-    shutil.copytree(folder / "making" / "lists", folder / "lists")
-    shutil.rmtree(folder / "making")
 
 
 def _write_configurations(folder: Path) -> None:
@@ -379,18 +333,11 @@ def _write_configurations(folder: Path) -> None:
 
 
 def _network() -> tuple[Any, Any]:
-    import torch
-
     network = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 1))
     return network, torch.optim.AdamW(network.parameters())
 
 
 def _write_training(folder: Path) -> None:
-    import torch
-
-    from rerank.training.checkpoint import State, save_checkpoint
-    from tests.builders import train
-
     torch.manual_seed(0)
     words = [f"--output={folder / 'run'}", "--model=MLP", "--model.hidden=[3]", "--loss=ListNet", "--data=LetorData"]
     train([*words, f"--data.path={folder / 'Fold'}", "--epochs=2", "--tracker=[]", "--measures=AP"])
