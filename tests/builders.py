@@ -29,6 +29,11 @@ def train(words: list[str]) -> dict[str, Any]:
     return fit(config, output).measures
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file in a folder, by its name there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed: int = 0) -> str:
     """A BEIR folder of random sentences; a document is relevant (1 or 2) if it shares enough words with the query."""
     rng = random.Random(seed)

@@ -1,7 +1,8 @@
-"""Several folders of training lists are one."""
+"""Which lists train, validate and test: several folders, shares that are kept back, folds of others' making."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from pathlib import Path
@@ -13,22 +14,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, judged_lists, keep_back
 from rerank.lists.folds import FoldsData
-
-
-@pytest.fixture
-def folders(tmp_path: Path) -> list[str]:
-    """Three folders of two queries each."""
-    for name in "abc":
-        queries = [f"{name}{number}" for number in (1, 1, 2, 2)]
-        rows = {"query_id": queries, "doc_id": ["x", "y"] * 2, "grade": [1, 0, 0, 1], "bm25": [2.0, 1.0] * 2}
-        Lists.from_dataframe(pd.DataFrame(rows)).save(tmp_path / name)
-    return [str(tmp_path / name) for name in "abc"]
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_training_lists_of_all_folders_are_trained_on(folders: list[str], count: int) -> None:
-    train = ListsData(folders[:count], validation_share=0).splits(1).train
-    assert list(train.query_ids) == [f"{name}{number}" for name in "abc"[:count] for number in (1, 2)]
+from tests.builders import make_lists_with_added
 
 
 def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
@@ -37,6 +23,13 @@ def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     rows = {"query_id": ids, "query": texts, "doc_id": "d", "text": "a document", "bm25": 1.0}
     qrels = {query: {"d": 1} for query in (ids if judged is None else judged)}
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_training_lists_of_all_folders_are_trained_on(tmp_path: Path, count: int) -> None:
+    whole = questions([f"text {i}" for i in range(6)])
+    folders = [str(whole.select([2 * i, 2 * i + 1]).save(tmp_path / str(i)).store) for i in range(count)]
+    assert ListsData(folders, validation_share=0).splits(1).train.query_ids == [f"q{i}" for i in range(2 * count)]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -106,3 +99,71 @@ def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, 
         rf"test: {count} of 7 queries are in the {where} lists, too, such as 'how do I fix it, .*' \(id q7\); leave",
         str(error.value),
     )
+
+
+def test_validation_and_test_lists_have_their_candidates_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was added to train on would tell elsewhere which documents are relevant."""
+    lists = make_lists_with_added(tmp_path)
+    assert lists.with_added().size > lists.size
+    monkeypatch.setattr("rerank.lists.data.check_disjoint", lambda train, others: None)  # one folder is enough here
+    folder = str(lists.store.folder)
+    own, share = ListsData(folder, validation=folder, test=folder), ListsData(folder, validation_share=0.3)
+    for data, held in ((own, 2), (share, 1), (FoldsData(folder, fold=1, folds=3), 2)):
+        splits = data.splits(1)
+        assert splits.train.lengths.max() > 2, "training sees what was added"
+        parts = [part for part in (splits.validation, splits.test) if part is not None]
+        assert [{*part.lengths.tolist()} for part in parts] == [{2}] * held
+
+
+FOLDS = [["q0", "q3", "q6", "q9"], ["q1", "q4", "q7", "q10"], ["q2", "q5", "q8", "q11"]]
+
+
+def write_runs(folder: Path, shift: int = 1) -> str:
+    """Run files named as CEDR names them."""
+    for i, fold in enumerate(FOLDS):
+        for name, queries in (("test", fold), ("valid", FOLDS[i - shift])):
+            lines = [f"{query} Q0 d{rank} {rank} {-rank} run\n" for query in queries for rank in (1, 2)]
+            (folder / f"f{i + 1}.{name}.run").write_text("".join(lines))
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", ["json", "runs"])
+@pytest.mark.parametrize("fold", [1, 2, 3])
+def test_a_fold_tests_the_one_before_validates_the_others_train(
+    lists: Lists, tmp_path: Path, kind: str, fold: int
+) -> None:
+    if kind == "json":
+        source = str(tmp_path / "folds.json")
+        Path(source).write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "unknown"]]))
+    else:
+        source = write_runs(tmp_path)
+    splits = FoldsData(str(lists.store.folder), fold, folds=3, assignment=source).splits(0)
+    assert splits.validation is not None and splits.test is not None
+    before, after = {1: (3, 2), 2: (1, 3), 3: (2, 1)}[fold]
+    assert set(splits.test.query_ids) == set(FOLDS[fold - 1])
+    assert set(splits.validation.query_ids) == set(FOLDS[before - 1])
+    assert set(splits.train.query_ids) == set(FOLDS[after - 1])
+
+
+def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
+    file = tmp_path / "folds.json"
+    file.write_text(json.dumps(FOLDS))
+
+    def refused(message: str, source: str | Path = file, folds: int = 3) -> None:
+        with pytest.raises(UserError, match=message):
+            FoldsData(str(lists.store.folder), 1, folds, assignment=str(source)).splits(0)
+
+    refused("is 5, but .* has 3 folds", folds=5)
+    refused("is not a JSON list", "nowhere/at/all")
+    refused("is not a JSON list", tmp_path)
+    file.write_text(json.dumps([*FOLDS[:2], FOLDS[2][1:]]))
+    refused("has no query 'q2'")
+    file.write_text(json.dumps([*FOLDS, ["more"]]))
+    refused("no judged query of fold 4", folds=4)
+    file.write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "q0"]]))
+    refused("'q0' is in folds 1 and 3")
+    file.write_text("{}")
+    refused("not a list of lists")
+    file.write_text("[")
+    refused("not JSON")
+    refused("not the queries of the fold before", write_runs(tmp_path, shift=2))

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +17,7 @@ from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
 from rerank.storage.arrow import Ragged, read_arrow, write_arrow
 from rerank.storage.hashes import read_sealed, write_sealed
-from tests.builders import make_lists, random_run, write_collection
+from tests.builders import contents, make_lists, random_run, write_collection
 
 
 def test_lists_hold_the_run_the_texts_and_the_grades(tmp_path: Path) -> None:
@@ -177,3 +180,22 @@ def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     stored = Dataset.from_file(str(lists.store.folder / "documents.arrow"))
     assert stored["doc_id"][:] == lists.store.documents.column("doc_id").to_pylist()
+
+
+PLAIN = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
+"""What a collection has in which nothing can be looked up."""
+
+
+@pytest.mark.parametrize(("length", "way"), [(3, "looking up"), (40, "reading all")])
+def test_both_ways_give_the_same_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, way: str) -> None:
+    """Also where a judged document is not in the collection."""
+    name = write_collection(tmp_path / "c", queries=5, documents=200)
+    collection = open_collection(name)
+    run = random_run(name, [length] * 5)
+    qrels = {query: {"gone": 1, **dict.fromkeys([f"d{i}" for i in range(length)], 2)} for query in run}
+    with caplog.at_level(logging.INFO, "rerank"):
+        build_lists(collection, run, tmp_path / "one", qrels=qrels, add_relevant=True)
+    assert way in caplog.text
+    streamed: Any = SimpleNamespace(**{name: getattr(collection, name) for name in PLAIN})
+    build_lists(streamed, run, tmp_path / "other", qrels=qrels, add_relevant=True)
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")

@@ -11,16 +11,12 @@ from rerank.commands.cli import main
 from rerank.lists import build_lists
 from rerank.retrieval import BM25, build_index
 from rerank.retrieval.search import PAIRS, search_stored
-from tests.builders import write_collection
+from tests.builders import contents, write_collection
 from tests.forked import Command
 
 DEPTH = PAIRS // 5
 """So that five queries are held at a time."""
 QRELS = {"q0": {"d0": 1}}
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_what_is_stored_is_what_search_returns(tmp_path: Path, home: Path) -> None:
