@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
+import lzma
 import random
+from collections.abc import Callable
 from pathlib import Path
 from string import ascii_letters
 from typing import Any
+
+import pyarrow as pa
 
 from rerank.collections import open_collection
 from rerank.lists import Lists, build_lists
@@ -32,6 +38,21 @@ def train(words: list[str]) -> dict[str, Any]:
 def contents(folder: Path) -> dict[str, bytes]:
     """The bytes of every file in a folder, by its name there."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
+}
+"""How files are compressed, by the ends of their names."""
+
+
+def write_packed(path: Path, content: str | bytes) -> Path:
+    """A file, compressed as its name says."""
+    path.write_bytes(PACK.get(path.suffix, bytes)(content.encode() if isinstance(content, str) else content))
+    return path
 
 
 def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed: int = 0) -> str:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import lzma
 import os
 import shutil
 from collections.abc import Callable
@@ -21,15 +20,15 @@ from rerank.features.letor import LetorData, letor_lists, open_lists
 from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully, parse_regularly
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
+from tests.builders import write_packed
 
 LARGEST = float(np.finfo(np.float32).max)
 LAYOUT = Layout(1, 9, "train.txt")
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
-    return tmp_path / "home" / "letor"
+def cache(home: Path) -> Path:
+    return home / "letor"
 
 
 def write(path: Path, text: str) -> Path:
@@ -135,7 +134,7 @@ def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: fl
     assert lists.store.manifest["features"] == {"first": int(not zero_based), "width": 13}
 
 
-def made_file(path: Path) -> str:
+def made_file() -> str:
     """Widths that grow, a feature 0 that comes late, queries in two places."""
     rng = np.random.default_rng(1)
     text = ""
@@ -144,7 +143,6 @@ def made_file(path: Path) -> str:
         numbers = {*chosen.tolist(), *([0] if i > 200 else [])}
         text += f"{i % 3} qid:{i // 7 % 30} " + " ".join(f"{j}:{j + i / 8}" for j in sorted(numbers))
         text += f" # docid = D{i}\n"
-    path.write_text(text)
     return text
 
 
@@ -153,10 +151,8 @@ def made_file(path: Path) -> str:
 def test_blocks_and_compression_do_not_matter(
     tmp_path: Path, size: int, ending: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / f"train.txt{ending}"
-    text = made_file(path)
-    if ending:
-        path.write_bytes({".gz": gzip, ".xz": lzma}[ending].compress(text.encode()))
+    text = made_file()
+    path = write_packed(tmp_path / f"train.txt{ending}", text)
     monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, size))
     lists = letor_lists(path)
     expected: dict[str, list[tuple[str, str, int, list[float]]]] = {}

@@ -11,6 +11,8 @@ from random import Random
 
 import pyarrow as pa
 
+from tests.builders import PACK
+
 INSERTED = (
     *(b"\0", b"\n", b"\r", b"\t", b" ", b'"', b"\\", b"{", b"[", b"]", b"}", b"<", b">", b":", b",", b"-", b"#", b"="),
     *(b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc2\xa0", b"\xe2\x80\xa8", b"\xef\xbb\xbf", b"\\ud800", b"\\u0000"),
@@ -35,10 +37,9 @@ def mutated(data: bytes, random: Random) -> bytes:
 
 def mutated_file(path: Path, data: bytes, random: Random) -> bytes:
     """Damage a file's content; of one that is compressed, mostly what is in it."""
-    if path.suffix not in COMPRESSORS or random.random() < 0.3:
+    if path.suffix not in PACK or random.random() < 0.3:
         return mutated(data, random)
-    compress, decompress = COMPRESSORS[path.suffix]
-    return compress(mutated(decompress(data), random))
+    return PACK[path.suffix](mutated(UNPACK[path.suffix](data), random))
 
 
 def flip(data: bytes, random: Random) -> bytes:
@@ -94,12 +95,9 @@ def lines(data: bytes, random: Random) -> bytes:
 KINDS = (flip, truncate, insert, delete, zero, number, lines)
 
 
-COMPRESSORS = {
-    ".gz": (lambda data: gzip.compress(data, 1), gzip.decompress),
-    ".bz2": (bz2.compress, bz2.decompress),
-    ".xz": (lzma.compress, lzma.decompress),
-    ".zst": (
-        lambda data: pa.compress(data, "zstd", asbytes=True),
-        lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
-    ),
+UNPACK = {
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+    ".zst": lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
 }

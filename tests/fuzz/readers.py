@@ -33,8 +33,7 @@ from rerank.settings.configs import add_config
 from rerank.settings.parser import make_parser, parse
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.configuration import check
-from tests.builders import make_lists_with_added, train, write_collection, write_features
-from tests.fuzz.mutations import COMPRESSORS
+from tests.builders import PACK, make_lists_with_added, train, write_collection, write_features, write_packed
 
 HITS = [
     {"query_id": "q1", "query": "wing flow", "doc_id": "d1", "text": "a wing", "score": 2.5, "bm25": 7, "grade": 1},
@@ -231,47 +230,42 @@ def write_files(folder: Path) -> None:
     (folder / "making" / "lists").rename(folder / "lists")
 
 
-def _compressed(path: Path, text: str) -> None:
-    compress, _ = COMPRESSORS[path.suffix]
-    path.write_bytes(compress(text.encode()))
-
-
 def _write_runs(folder: Path) -> None:
     trec = "".join(f"{q} Q0 {d} {rank} {score} tag\n" for rank, (q, d, score) in enumerate(PAIRS, 1))
     lines = "".join(json.dumps({"query_id": q, "doc_id": d, "score": score}) + "\n" for q, d, score in PAIRS)
     table = pa.table(dict(zip(("query_id", "doc_id", "score"), map(list, zip(*PAIRS, strict=True)), strict=True)))
     (folder / "a.trec").write_text(trec)
-    for suffix in COMPRESSORS:
-        _compressed(folder / f"a.trec{suffix}", trec)
-    _compressed(folder / "a.jsonl.zst", lines)
+    for suffix in PACK:
+        write_packed(folder / f"a.trec{suffix}", trec)
+    write_packed(folder / "a.jsonl.zst", lines)
     (folder / "marco.tsv").write_text("".join(f"{q}\t{d}\t{rank}\n" for rank, (q, d, _) in enumerate(PAIRS, 1)))
     (folder / "a.jsonl").write_text(lines)
     pq.write_table(table, folder / "a.parquet")
     pq.write_table(table.append_column("clicks", pa.array([1, None, 3, 4, 5])), folder / "scores.parquet")
     (folder / "scores.csv").write_text("qid,docno,score\n" + "".join(f'{q},"{d}",{s}\n' for q, d, s in PAIRS))
     tabs = "qid\tdocno\ta\tb\n" + "".join(f"{q}\t{d}\t{s}\t\n" for q, d, s in PAIRS)
-    _compressed(folder / "scores.tsv.gz", tabs)
+    write_packed(folder / "scores.tsv.gz", tabs)
     (folder / "scores.jsonl").write_text(lines)
     entries = [{"qid": 7, "docid": "d1", "content": "a wing", "rank": 1, "score": 9.5}]
     entries.append({"qid": 7, "docid": "d2", "content": "heat", "rank": 2, "score": 9.25})
     ranked = json.dumps([{"query": "wing", "hits": entries}, {"query": "heat", "hits": [entries[0] | {"qid": 8}]}])
     (folder / "lists.json").write_text(ranked)
-    _compressed(folder / "lists.json.gz", ranked)
+    write_packed(folder / "lists.json.gz", ranked)
     judged = "".join(f"{q} 0 {d} {grade}\n" for grade, (q, d, _) in enumerate(PAIRS))
     (folder / "qrels.trec").write_text(judged)
-    _compressed(folder / "qrels.trec.gz", judged)
+    write_packed(folder / "qrels.trec.gz", judged)
     beir = "query-id\tcorpus-id\tscore\n" + "".join(f"{q}\t{d}\t1\n" for q, d, _ in PAIRS)
     (folder / "qrels.tsv").write_text(beir)
     (folder / "queries.tsv").write_text("1\twing flow\n2\theat of ü\n")
     lines = json.dumps({"_id": "1", "text": "wing"}) + "\n" + json.dumps({"_id": 2, "text": "heat"}) + "\n"
-    _compressed(folder / "queries.jsonl.bz2", lines)
+    write_packed(folder / "queries.jsonl.bz2", lines)
     (folder / "topics.txt").write_text(TOPICS + TOPICS.replace("301", "302"))
 
 
 def _write_hits(folder: Path) -> None:
     lines = "".join(json.dumps(hit) + "\n" for hit in HITS)
     (folder / "hits.jsonl").write_text(lines)
-    _compressed(folder / "hits.jsonl.gz", lines)
+    write_packed(folder / "hits.jsonl.gz", lines)
     pq.write_table(pa.Table.from_pylist(HITS), folder / "hits.parquet")
     nested = {"query": {"qid": "q2", "text": "heat"}, "candidates": HITS[:2]}
     (folder / "nested.jsonl").write_text(json.dumps(nested) + "\n")
@@ -295,13 +289,13 @@ def _write_collections(folder: Path) -> None:
     }.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    _compressed(folder / "trec" / "more.gz", TAGGED.replace("A-", "B-"))
+    write_packed(folder / "trec" / "more.gz", TAGGED.replace("A-", "B-"))
 
 
 def _write_features(folder: Path) -> None:
     write_features(folder / "letor" / "train.txt", [3, 1, 2])
     (folder / "letor.gz").mkdir()
-    _compressed(folder / "letor.gz" / "train.txt.gz", (folder / "letor" / "train.txt").read_text())
+    write_packed(folder / "letor.gz" / "train.txt.gz", (folder / "letor" / "train.txt").read_text())
     (folder / "svmlight").mkdir()
     (folder / "svmlight" / "rank.train").write_text("2 1:0.5 3:-1e-3\n0 2:1\n1 1:7 2:0.25 4:1e5\n")
     (folder / "svmlight" / "rank.train.query").write_text("2\n1\n")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import json
-import lzma
 import re
 import tracemalloc
 from collections.abc import Callable
@@ -36,6 +33,7 @@ from rerank.storage import files
 from rerank.storage.arrow import taken
 from rerank.training.batches import Batches
 from tests.builders import make_lists_with_added
+from tests.builders import write_packed as write
 
 NAN, NONE = float("nan"), None
 BASE = {
@@ -55,18 +53,6 @@ def frame(**changes: Any) -> pd.DataFrame:
 
 def lists(given: Any = None, /, qrels: Any = None, columns: Any = None, **changes: Any) -> Lists:
     return Lists.from_dataframe(frame(**changes) if given is None else given, qrels=qrels, columns=columns)
-
-
-def write(path: Path, content: str | bytes) -> Path:
-    """A file, compressed as its name says."""
-    pack: dict[str, Callable[[bytes], bytes]] = {
-        ".gz": gzip.compress,
-        ".xz": lzma.compress,
-        ".bz2": bz2.compress,
-        ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
-    }
-    path.write_bytes(pack.get(path.suffix, bytes)(content.encode() if isinstance(content, str) else content))
-    return path
 
 
 def hits(path: Path, row: dict[str, Any]) -> list[str]:

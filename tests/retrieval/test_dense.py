@@ -55,8 +55,7 @@ def test_the_best_are_those_of_a_stable_sort_however_they_are_cut(
 
 
 @pytest.mark.parametrize("block", [1, 2, 100])
-def test_the_nearest_documents_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path))
+def test_the_nearest_documents_are_found(home: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(dense, "BLOCK", block)
     texts = Texts({"1": "aab", "2": "bbb", "3": "abc", "4": "bb"}, {"x": "b", "y": "ccc"})
     encoder = Letters()

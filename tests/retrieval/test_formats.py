@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.retrieval import pairs
 from rerank.retrieval.runs import Scored, read_run, write_run
+from tests.builders import write_packed
 
 RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scored("a", 0.125)]}
 ROWS = [(query, document.id, document.score) for query, ranking in RUN.items() for document in ranking]
@@ -31,9 +30,7 @@ def test_a_run_is_the_same_in_every_format(tmp_path: Path, names: tuple[str, str
     if suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(records(*names)), path, row_group_size=2)
     else:
-        lines = "".join(json.dumps(record) + "\n" for record in records(*names)).encode()
-        compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(path.suffix, bytes)
-        path.write_bytes(compress(lines))
+        write_packed(path, "".join(json.dumps(record) + "\n" for record in records(*names)))
     assert read_run(path) == RUN
 
 

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
 import json
-import lzma
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -22,6 +19,7 @@ from rerank.errors import UserError
 from rerank.retrieval import Scored, pairs, read_run, trec, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
 from rerank.storage.files import read_lines
+from tests.builders import PACK, write_packed
 
 LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(np.float32).smallest_subnormal)
@@ -253,38 +251,26 @@ def test_runs_of_three_columns_score_by_reciprocal_ranks(tmp_path: Path) -> None
             read_run(tmp_path / "bad.tsv")
 
 
-@pytest.mark.parametrize("suffix", ["", ".jsonl", ".parquet", ".zst", ".jsonl.bz2"])
+@pytest.mark.parametrize("suffix", ["", ".jsonl", ".parquet", ".zst"])
 def test_a_run_takes_few_bytes_a_pair(tmp_path: Path, suffix: str) -> None:
     """30 bytes beside the id, however it came; objects take ten times as many."""
     path = tmp_path / f"run{suffix}"
-    rows = [(f"q{query}", f"{query}-{i}", -float(i)) for query in range(40) for i in range(500)]
-    if "jsonl" in suffix:
-        data = "".join(json.dumps({"qid": q, "docno": d, "score": s}) + "\n" for q, d, s in rows).encode()
-    else:
-        data = "".join(f"{q} Q0 {d} 1 {s} t\n" for q, d, s in rows).encode()
+    rows = [{"qid": f"q{q}", "docno": f"{q}-{i}", "score": -float(i)} for q in range(40) for i in range(500)]
     if suffix == ".parquet":
-        columns = dict(zip(("qid", "docno", "score"), map(list, zip(*rows, strict=True)), strict=True))
-        pq.write_table(pa.table(columns), path)
-    elif suffix == ".zst":
-        with pa.CompressedOutputStream(str(path), "zstd") as file:
-            file.write(data)
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        path.write_bytes(bz2.compress(data) if suffix.endswith("bz2") else data)
+        write_packed(path, "".join(f"{row['qid']} Q0 {row['docno']} 1 {row['score']} t\n" for row in rows))
     table = read_run(path)
     assert {query: len(ranking) for query, ranking in table.items()} == {f"q{query}": 500 for query in range(40)}
     assert table["q3"][7] == Scored("3-7", -7.0)
     assert table.nbytes < (8 + 16 + 6) * len(rows)
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst", ".bz2"])
+@pytest.mark.parametrize("suffix", PACK)
 def test_compressed_files_that_are_cut_short_are_named(tmp_path: Path, suffix: str) -> None:
-    data = "".join(f"1 Q0 d{i} {i} {-i} t\n" for i in range(5000)).encode()
-    path = tmp_path / f"run{suffix}"
-    if suffix == ".zst":
-        with pa.CompressedOutputStream(str(path), "zstd") as file:
-            file.write(data)
-    else:
-        path.write_bytes({".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}[suffix](data))
+    path = write_packed(tmp_path / f"run{suffix}", "".join(f"1 Q0 d{i} {i} {-i} t\n" for i in range(5000)))
     assert len(read_run(path)["1"]) == 5000
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(UserError, match="cannot be decompressed"):
