@@ -32,11 +32,9 @@ ANY_FILE = settings(max_examples=150, suppress_health_check=[HealthCheck.functio
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own, and nothing remembered from other tests."""
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def _forgotten(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is remembered from other tests."""
     monkeypatch.setattr(hashes, "_memory", {})
-    return tmp_path / "home"
 
 
 @pytest.fixture

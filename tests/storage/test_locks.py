@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,18 +18,24 @@ from rerank.storage.files import atomic_folder
 from rerank.storage.locks import clear_within, held
 
 HOLD = """
-import sys, time
+import os, sys
 from rerank.storage.locks import held
 with held(sys.argv[1], "rerank train"):
     print("held", flush=True)
     sys.stdin.read()
 """
+FORK = """
+    child = os.fork()
+    if child == 0:
+        sys.exit(3)  # through the block of the parent
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+"""
 
 
 @contextmanager
-def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(path: Path, script: str = HOLD) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds a path, until its input ends."""
-    words = [sys.executable, "-c", HOLD, str(path)]
+    words = [sys.executable, "-c", script, str(path)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -111,21 +116,7 @@ def test_a_forked_child_does_not_hold_what_its_parent_holds(tmp_path: Path) -> N
 
 
 def test_a_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
-    script = """
-import os, sys
-from rerank.storage.locks import held
-with held(sys.argv[1], "parent"):
-    child = os.fork()
-    if child == 0:
-        sys.exit(3)  # through the block of the parent
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-    words = [sys.executable, "-c", script, str(tmp_path / "run")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+    with holder(tmp_path / "run", HOLD.replace("\n    print", f"{FORK}    print")) as process:
         with pytest.raises(UserError, match=f"in use by process {process.pid}"), held(tmp_path / "run", "test"):
             pass
         process.communicate("")
@@ -172,17 +163,18 @@ def test_no_two_ever_hold_although_the_lock_file_comes_and_goes(tmp_path: Path) 
     assert os.listdir(tmp_path) == ["count"]
 
 
-def test_what_killed_writers_left_is_cleared_away(tmp_path: Path) -> None:
-    script = """
+KILLED = """
 import os, signal, sys
-from rerank.storage.files import atomic_folder, atomic_write
+from rerank.storage.files import atomic_folder
 from rerank.storage.locks import held
 with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as folder:
     (folder / "a").touch()
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "run")], timeout=60)
-    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_killed_writers_left_is_cleared_away(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "run")], timeout=60).returncode == -9
     assert sum(name.endswith(".tmp") for name in os.listdir(tmp_path)) == 1
     others = [".run.2.0123abcd.tmp", ".run.0123abcd.tmp.gz", ".run.mine.tmp", ".runs.0123abcd.tmp", "run.0123abcd.tmp"]
     for name in others:
@@ -192,16 +184,9 @@ with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as fold
 
 
 def test_what_a_killed_writer_left_deep_in_a_folder_is_cleared_away_with_its_lock(tmp_path: Path) -> None:
-    script = """
-import os, signal, sys
-from rerank.storage.files import atomic_folder
-from rerank.storage.locks import held
-with held(sys.argv[1], "test"), atomic_folder(sys.argv[1], replace=True) as folder:
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
     inner = tmp_path / "run" / "lists" / "test"
     inner.mkdir(parents=True)
-    subprocess.run([sys.executable, "-c", script, str(inner)], timeout=60)
+    subprocess.run([sys.executable, "-c", KILLED, str(inner)], timeout=60)
     assert len(os.listdir(inner.parent)) == 3
     clear_within(tmp_path / "run")
     assert len(os.listdir(inner.parent)) == 3
@@ -226,8 +211,7 @@ os.rename = rename_and_die
 with atomic_folder(sys.argv[1], replace=True) as folder:
     (folder / "second").touch()
 """
-    done = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60)
-    assert done.returncode == -signal.SIGKILL
+    assert subprocess.run([sys.executable, "-c", script, str(path)], timeout=60).returncode == -9
     assert not path.exists()
     with caplog.at_level(logging.WARNING, "rerank"), held(path, "test"):
         assert os.listdir(path) == ["first"]
