@@ -17,9 +17,7 @@ from datasets import Dataset
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
 from rerank.commands.verify import verify
-from rerank.experiments.cells import ExperimentPlan
-from rerank.experiments.conduct import check_cells
-from rerank.experiments.config import ExperimentConfig
+from rerank.experiments.conduct import checked, configured
 from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
@@ -29,8 +27,6 @@ from rerank.models.load import load_model
 from rerank.models.scorer import Scorer
 from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
-from rerank.settings.configs import add_config
-from rerank.settings.parser import make_parser, parse
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.configuration import check
 from tests.builders import PACK, make_lists_with_added, train, write_collection, write_features, write_packed
@@ -42,18 +38,11 @@ HITS = [
 ]
 PAIRS = [("q1", "d1", 9.5), ("q1", "d2", 7.25), ("q1", "d-ü", -1.0), ("q2", "d1", 3e-5), ("q2", "d3", 0.0)]
 """Query, document and score of small runs."""
-ANSWER = {
-    "took": 3,
-    "timed_out": False,
-    "_shards": {"total": 1, "failed": 0},
-    "hits": {
-        "total": {"value": 2},
-        "hits": [
-            {"_id": "d1", "_score": 2.5, "_source": {"text": "a wing", "year": 1957}, "matched_queries": {"a": 1.0}},
-            {"_id": "d2", "_score": 1.5, "_source": {"text": "heat", "year": 1958}},
-        ],
-    },
-}
+FOUND = [
+    {"_id": "d1", "_score": 2.5, "_source": {"text": "a wing", "year": 1957}, "matched_queries": {"a": 1.0}},
+    {"_id": "d2", "_score": 1.5, "_source": {"text": "heat", "year": 1958}},
+]
+ANSWER = {"timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"total": {"value": 2}, "hits": FOUND}}
 TOPICS = "<top>\n<num> Number: 301\n<title> wing &amp; flow\n<desc> Description:\nwings\n</top>\n"
 TAGGED = (
     "<DOC>\n<DOCNO> A-1 </DOCNO>\n<DOCHDR>x</DOCHDR><TITLE>One</TITLE>\n<TEXT>a <b>wing</b> &lt; 2 "
@@ -123,14 +112,7 @@ def lists(path: Path) -> Any:
 
 
 def grid(path: Path) -> Any:
-    parser = make_parser("experiment", ExperimentConfig)
-    add_config(parser)
-    parser.add_class_arguments(ExperimentConfig)
-    options = parse(parser, ["--config", str(path)])
-    options.pop("config")
-    plan = ExperimentPlan(ExperimentConfig(**vars(parser.instantiate(options))))
-    check_cells(plan)
-    return [str(group) for group in plan.groups]
+    return [str(group) for group in checked(configured(path)).groups]
 
 
 def model(path: Path) -> Any:
@@ -145,12 +127,13 @@ def checkpoint(path: Path) -> Any:
     return repr(state), repr(network.state_dict()), repr(optimizer.state_dict())
 
 
+LISTS = ("manifest.json", "qrels.trec", "columns/bm25.arrow")
+LISTS += ("queries.arrow", "documents.arrow", "candidates.arrow", "ends.arrow")
+CHECKPOINT = "run/checkpoints/step-00000003"
+WEIGHTS = ("state.json", "model.safetensors", "optimizer.safetensors")
 READERS: Mapping[str, Reader] = {
     "run, TREC": Reader("a.trec", run),
-    "run, TREC, gz": Reader("a.trec.gz", run),
-    "run, TREC, bz2": Reader("a.trec.bz2", run),
-    "run, TREC, xz": Reader("a.trec.xz", run),
-    "run, TREC, zst": Reader("a.trec.zst", run),
+    **{f"run, TREC, {suffix[1:]}": Reader(f"a.trec{suffix}", run) for suffix in PACK},
     "run, MS MARCO": Reader("marco.tsv", run),
     "run, JSONL": Reader("a.jsonl", run),
     "run, JSONL, zst": Reader("a.jsonl.zst", run),
@@ -194,21 +177,13 @@ READERS: Mapping[str, Reader] = {
     "smart, documents": Reader("smart/X.ALL", collection("smart:DIR/smart")),
     "smart, queries": Reader("smart/X.QRY", collection("smart:DIR/smart")),
     "smart, judgments": Reader("smart/X.REL", collection("smart:DIR/smart")),
-    "lists, manifest": Reader("lists/manifest.json", lists, hashed=True),
-    "lists, queries": Reader("lists/queries.arrow", lists, hashed=True),
-    "lists, documents": Reader("lists/documents.arrow", lists, hashed=True),
-    "lists, candidates": Reader("lists/candidates.arrow", lists, hashed=True),
-    "lists, ends": Reader("lists/ends.arrow", lists, hashed=True),
-    "lists, judgments": Reader("lists/qrels.trec", lists, hashed=True),
-    "lists, column": Reader("lists/columns/bm25.arrow", lists, hashed=True),
+    **{f"lists, {file}": Reader(f"lists/{file}", lists, hashed=True) for file in LISTS},
     "folds of queries": Reader("folds.json", lambda path: read_folds(str(path))),
     "configuration, training": Reader("train.yaml", lambda path: check(["--config", str(path)])),
     "configuration, experiment": Reader("grid.yaml", grid),
     "model, contract": Reader("run/best/rerank.json", model, hashed=True),
     "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
-    "checkpoint, state": Reader("run/checkpoints/step-00000003/state.json", checkpoint, hashed=True),
-    "checkpoint, weights": Reader("run/checkpoints/step-00000003/model.safetensors", checkpoint, hashed=True),
-    "checkpoint, optimizer": Reader("run/checkpoints/step-00000003/optimizer.safetensors", checkpoint, hashed=True),
+    **{f"checkpoint, {file}": Reader(f"{CHECKPOINT}/{file}", checkpoint, hashed=True) for file in WEIGHTS},
     "cell, measures": Reader("run/measures.json", lambda path: verify(path.parent), hashed=True),
     "cell, identity": Reader("run/identity.json", lambda path: verify(path.parent), hashed=True),
     "kept cells": Reader("kept.jsonl.xz", lambda path: repr(read_kept(path))),
@@ -340,15 +315,8 @@ def _write_training(folder: Path) -> None:
     optimizer.step()
     shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
     save_checkpoint(folder / "run", State(epoch=1, step=3, best=0.5), network, optimizer)
-    content = {
-        "id": "2",
-        "measures": ["AP", "RR"],
-        "empty": "0",
-        "queries": ["q1", "q2"],
-        "missing": [],
-        "values": [[0.5, 1.0], [0.25, 0.125]],
-        "without_relevant": [[False, False], [False, False]],
-    }
+    content = {"id": "2", "measures": ["AP", "RR"], "empty": "0", "queries": ["q1", "q2"], "missing": []}
+    content |= {"values": [[0.5, 1.0], [0.25, 0.125]], "without_relevant": [[False, False], [False, False]]}
     cell = "cells/a/fold-1/seed-1/point-1"
     write_kept(
         folder / "kept.jsonl.xz",
