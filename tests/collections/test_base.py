@@ -53,7 +53,7 @@ def test_ids_are_single_words(text: str) -> None:
             checked_id(text, "here")
 
 
-@pytest.mark.parametrize("value", [None, 1.5, True, ["a"], ""])
+@pytest.mark.parametrize("value", [None, 1.5, True, b"a", ["a"], ""])
 def test_ids_are_strings_or_whole_numbers(value: object) -> None:
     assert checked_id(17, "here") == "17"
     with pytest.raises(UserError, match="no id"):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from rerank.collections import read_qrels
 from rerank.experiments.cells import ExperimentPlan, Identities
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.worker import measure_cell, train_cell
@@ -38,6 +39,12 @@ print(json.dumps([sorted(fold) for fold in read_folds(name)]))
 """
 
 
+def python(script: str, *words: str, **environment: str) -> str:
+    """What a script prints, in a process of its own: ir_datasets reads its home when it is imported."""
+    command, there = [sys.executable, "-c", script, *words], os.environ | environment
+    return subprocess.run(command, env=there, check=True, stdout=subprocess.PIPE, text=True, timeout=250).stdout
+
+
 class Robust04(NamedTuple):
     """Lists built through ir_datasets from CEDR's candidates, and the folds that it knows."""
 
@@ -48,7 +55,6 @@ class Robust04(NamedTuple):
 
 @pytest.fixture(scope="module")
 def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Robust04:
-    """In a process of its own: ir_datasets reads its home when it is imported."""
     folder = tmp_path_factory.mktemp("robust04")
     cedr = shared_data / "robust04" / "cedr"
     run = folder / "cedr.run"
@@ -60,14 +66,8 @@ def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Rob
     wanted |= set(sorted(judged)[::8])  # judgments of another collection would be refused
     write_disks(home / "disks45" / "corpus", sorted(wanted))
     assert sum(path.is_file() for path in (home / "disks45" / "corpus").rglob("*")) == FILES
-    done = subprocess.run(
-        [sys.executable, "-c", RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists")],
-        env=os.environ | {"IR_DATASETS_HOME": str(home)},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return Robust04(Lists.open(folder / "lists"), json.loads(done.stdout), cedr)
+    said = python(RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists"), IR_DATASETS_HOME=str(home))
+    return Robust04(Lists.open(folder / "lists"), json.loads(said), cedr)
 
 
 def test_the_text_of_all_four_sources_is_read(robust04: Robust04) -> None:
@@ -88,10 +88,7 @@ def test_candidates_topics_and_labels_are_the_real_ones(robust04: Robust04, shar
     assert dict(zip(lists.query_ids, lists.store.queries.column("text").to_pylist(), strict=True)) == {
         id: text for kind, id, text in titles if kind == "query"
     }
-    qrels: dict[str, dict[str, int]] = {}
-    for line in (shared_data / "robust04" / "qrels.robust04.301-450.txt").read_text().splitlines():
-        query, _, document, grade = line.split()
-        qrels.setdefault(query, {})[document] = int(grade)
+    qrels = read_qrels(shared_data / "robust04" / "qrels.robust04.301-450.txt")
     for i in range(1, 6):
         for query, ranked in read_run(robust04.cedr / f"f{i}.test.run").items():
             row = lists.query_ids.index(query)
@@ -142,3 +139,44 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     found = read_measurement(cell.folder, identity)
     assert found is not None
     assert all(value > 0 for value in found[0].mean.values())
+
+
+IDS = ["FT911-3", "LA010189-0001", "FBIS3-1", "FR940104-0-00001"]
+SEARCH = """
+from rerank.collections import Query, open_collection
+from rerank.retrieval import BM25, build_index
+collection = open_collection("disks45/nocr")
+index = build_index(collection)
+for scored in BM25().search(index, [Query("q", "zebra")])["q"]:
+    print(scored.id)
+print(index.name)
+"""
+
+
+def search(tmp_path: Path) -> list[str]:
+    """The documents that match "zebra", and the index."""
+    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).split()
+
+
+def test_an_index_is_built_again_when_a_file_of_the_corpus_changes(tmp_path: Path) -> None:
+    """Ids, fields, and the count and sizes of files and documents stay: only a word is another."""
+    corpus = tmp_path / "irds" / "disks45" / "corpus"
+    write_disks(corpus, IDS)
+    *found, first = search(tmp_path)
+    assert found == []
+    *found, again = search(tmp_path)
+    assert (found, again) == ([], first)
+
+    texts = [(path, path.read_bytes()) for path in sorted(corpus.rglob("*")) if path.is_file()]
+    words = (b"trade", b"crime", b"river", b"women", b"water")
+    plain, before, word = next((*text, word) for text in texts for word in words if word in text[1])
+    stamp = plain.stat().st_mtime_ns
+    plain.write_bytes(before.replace(word, b"zebra"))
+    os.utime(plain, ns=(stamp, stamp))
+    *found, changed = search(tmp_path)
+    assert len(found) == 1
+    assert changed != first
+
+    plain.write_bytes(before)
+    *found, restored = search(tmp_path)
+    assert (found, restored) == ([], first), "the content counts, not the time"

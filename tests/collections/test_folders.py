@@ -184,6 +184,5 @@ def test_a_backup_of_judgments_is_no_split(beir: Path) -> None:
 @pytest.mark.parametrize("header", ["id\ttext", "query_id\tquery", "DocNo\tBody"])
 def test_a_header_is_no_document(tmp_path: Path, header: str) -> None:
     (tmp_path / "docs.tsv").write_text(f"{header}\n1\ta\n")
-    (tmp_path / "queries.tsv").write_text("1\ta\n")
     with pytest.raises(UserError, match=r"docs\.tsv:1: .* is a header"):
         list(open_collection(f"files:{tmp_path}").documents())

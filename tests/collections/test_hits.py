@@ -13,6 +13,7 @@ import pytest
 from rerank.collections import Document, Query, open_collection
 from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError
+from rerank.retrieval import Scored, read_run
 
 
 def row(q: str = "q1", d: str = "d1", score: Any = 1.0, **more: Any) -> dict[str, Any]:
@@ -179,23 +180,16 @@ def test_bad_hits_are_one_line_with_their_place(tmp_path: Path, rows: list[Any],
 def test_bad_files_are_one_line(tmp_path: Path) -> None:
     whole = write(tmp_path / "h.parquet", ROWS).read_bytes()
     (tmp_path / "h.parquet").write_bytes(whole[:-20])
-    lines = write(tmp_path / "h.jsonl", ROWS).read_bytes()
-    (tmp_path / "h.jsonl").write_bytes(lines[:-20])
-    (tmp_path / "h.jsonl.gz").write_bytes(gzip.compress(lines)[:-20])
     (tmp_path / "h.json").write_text(json.dumps({"responses": [answer("a")]}, indent=1)[:-20])
     (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([answer("a")], indent=1).encode())[:-20])
     (tmp_path / "h.csv").write_text("query_id,doc_id")
-    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
     (tmp_path / "deep.json").write_text("[" * 100_000 + "\n")
     (tmp_path / "empty").mkdir()
     for name, said in {
         "h.parquet": "not a readable Parquet file",
-        "h.jsonl": "h.jsonl:3: not JSON",
-        "h.jsonl.gz": "cannot be decompressed",
         "h.json": "is it cut short?",
         "h.json.gz": "is it cut short?|cannot be decompressed",
         "h.csv": "no hits; expected .jsonl",
-        "deep.jsonl": "deep.jsonl:1: not JSON",
         "deep.json": "not JSON",
         "empty": "no hits; expected .jsonl",
         "nowhere.jsonl": "no such file",
@@ -229,3 +223,52 @@ def test_documents_queries_and_judgments_for_others_runs(tmp_path: Path) -> None
     before = collection.fingerprint()
     write(tmp_path / "h.jsonl", ROWS[:2])
     assert open_collection(f"hits:{tmp_path / 'h.jsonl'}").fingerprint() != before
+
+
+def ranked(qid: int, docid: str, rank: int, score: float) -> dict:
+    return {"content": f"text of {docid}", "qid": qid, "docid": docid, "rank": rank, "score": score}
+
+
+RANKED = [
+    {"query": "one", "hits": [ranked(1, "a", 1, 2.5), ranked(1, "b", 2, 2.5)]},
+    {"query": "two", "hits": [ranked(2, "b", 1, 1.0), ranked(2, "c", 2, 3.0)]},
+]
+
+
+def test_rank_llm_has_documents_queries_and_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "lists.json"
+    path.write_text(json.dumps(RANKED))
+    collection = open_collection(f"rank_llm:{path}")
+    assert list(collection.documents()) == [Document(id, f"text of {id}") for id in "abc"]
+    assert list(collection.queries()) == [Query("1", "one"), Query("2", "two")]
+    assert collection.qrels() is None
+    assert read_run(path) == {"1": [Scored("a", 2.5), Scored("b", 2.5)], "2": [Scored("c", 3.0), Scored("b", 1.0)]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[{", "lists.json: not JSON"),
+        ("7", "lists.json: is int, no list; expected "),
+        ("{}", "lists.json: is dict, no list; expected "),
+        ("[3]", "lists.json: list 1: TypeError"),
+        (json.dumps([*RANKED, {"query": "three", "hits": []}]), "lists.json: list 3: IndexError"),
+        (json.dumps([{"query": "one", "hits": [{"qid": 1, "docid": "a"}]}]), "lists.json: list 1: KeyError 'content'"),
+        (json.dumps(RANKED * 2), "lists.json: list 3: query id '1' again"),
+        (json.dumps([{"query": "x", "hits": [ranked(1, "a", 1, 1.0)] * 2}]), "list 1: document 'a' is in the list"),
+        (json.dumps([{"query": "x", "hits": [ranked(1, "a", 1, "high")]}]), "list 1: score 'high'; expected a finite"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_files_of_rank_llm_are_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "lists.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_run(path)
+
+
+def test_rank_llm_has_no_fields_to_choose(tmp_path: Path) -> None:
+    for name in (f"rank_llm:{tmp_path}", "demo"):
+        with pytest.raises(UserError, match="no fields to choose"):
+            open_collection(name, ["text"])
+    with pytest.raises(UserError, match="no such file"):
+        open_collection(f"rank_llm:{tmp_path}/nowhere.json")
