@@ -10,11 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, judged_lists, keep_back
 from rerank.lists.folds import FoldsData
-from tests.builders import make_lists_with_added
+from tests.builders import make_lists, make_lists_with_added
 
 
 def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
@@ -167,3 +168,20 @@ def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
     file.write_text("[")
     refused("not JSON")
     refused("not the queries of the fold before", write_runs(tmp_path, shift=2))
+
+
+def test_shards_together_are_the_whole(tmp_path: Path) -> None:
+    """Lists built side by side from Parquet shards; documents come in several of them."""
+    rows = make_lists(tmp_path / "made").to_dataframe().fillna({"grade": 0})
+    shard = rows["query_id"].factorize()[0] // 4
+    for name, some in [("whole", rows), *((f"part-{i}", rows[shard == i]) for i in range(3))]:
+        some.to_parquet(tmp_path / f"{name}.parquet", index=False)
+        words = ["--collection", f"hits:{tmp_path}/{name}.parquet", "--output", f"{tmp_path}/lists/{name}"]
+        assert main(["retrieve", *words]) == 0
+    parts, whole = (
+        ListsData(f"{tmp_path}/lists/{n}", validation_share=0.0).splits(1).train for n in ("part-*", "whole")
+    )
+    assert whole.size == len(rows)
+    pd.testing.assert_frame_equal(parts.to_dataframe(), whole.to_dataframe())
+    with pytest.raises(UserError, match=r"data.train: no folder is called .*shard-\*"):
+        ListsData(f"{tmp_path}/shard-*").splits(1)

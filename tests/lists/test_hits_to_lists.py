@@ -142,6 +142,10 @@ def test_judgments_given_replace_the_grades(tmp_path: Path) -> None:
     assert build(tmp_path, [row("q", "a", score=2)]).qrels is None
     with pytest.raises(UserError, match="is judged in the qrels"):
         build(tmp_path, rows, qrels={"7": {"a": 1}})
+    many = {f"x{i}": 1 for i in range(50)}
+    build(tmp_path, rows, qrels={"q": many | {"a": 1}})  # few hits of many judgments are usual, none is a mistake
+    with pytest.raises(UserError, match="has only 0 of the 50 documents that are judged"):
+        build(tmp_path, rows, qrels={"q": many})
 
 
 @pytest.mark.parametrize(

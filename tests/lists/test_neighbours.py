@@ -233,13 +233,7 @@ def test_an_id_that_several_collections_have_is_no_common_document() -> None:
     assert seen_queries(two.qrels or {}, [three.qrels or {}], both[1]) == {"two"}
     assert not list(relevant_links(concat([one, two])))
     assert list(relevant_links(concat([two, three]))) == [(0, 1)]
-    assert dict((what, (here, there)) for what, here, there in in_common(two, one)) == {
-        "queries of one id": (0, 0),
-        "queries of equal text": (0, 0),
-        "queries of nearly equal text": (0, 0),
-        "queries with a relevant document in common": (0, 0),
-        "distinct candidates": (0, 0),
-    }
+    assert [(here, there) for _, here, there in in_common(two, one)] == [(0, 0)] * 5
 
 
 @given(

@@ -77,10 +77,9 @@ WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
     "id is NA": ({"query_id": pd.array([1, 1, None], "Int64")}, r"row 2: no query_id"),
     "id is empty": ({"doc_id": ["a", "", "b"]}, r"row 1: doc_id: no id"),
     "ids are floats": ({"query_id": [1.0, 1.0, 2.0]}, r"row 0: query_id: no id, but '1.0' \(float\)"),
-    "ids are bytes": ({"doc_id": [b"a", b"b", b"c"]}, r"no id, but .*bytes"),
     "id with a space": ({"doc_id": ["a", "New York", "b"]}, r"'New York' holds white space"),
     "document twice": (
-        {"query_id": [7, "7", 7], "query": ["x"] * 3, "doc_id": [1, "1", 2], "text": ["s", "s", "t"]},
+        {"query_id": [7, "7", 7], "doc_id": [1, "1", 2], "query": ..., "text": ...},
         r"row 1: document '1' a second time for query '7'",
     ),
     "document with two texts": ({"text": ["s", "t", "u"]}, r"row 2: doc_id 'a' has another text than in row 0"),
@@ -97,10 +96,7 @@ WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
     "whole numbers that float32 joins": ({"bm25": [2**24 + 1, 2**24, 0]}, r"bm25: .* that are one in float32"),
     "whole numbers that float64 joins": ({"bm25": [2**60 + 1, 2**60, 0]}, r"one in float32"),
     "such numbers beside NA": ({"bm25": pd.array([2**24 + 1, 2**24, None], "Int64")}, r"one in float32"),
-    "ranks": (
-        {**MANY, "grade": ..., "place": [1, 2, 3, 4, 5, 6, 1, 2, 3]},
-        r"column place looks like ranks.*columns=\{'rank': 'place'\}",
-    ),
+    "ranks": ({**MANY, "grade": ..., "place": [1, 2, 3, 4, 5, 6, 1, 2, 3]}, r"place looks like ranks.*'rank': 'place'"),
     "ranks with gaps": ({**MANY, "grade": ..., "place": [1, 3, 4, 7, 8, 9, 1, 5, 9]}, r"place looks like ranks"),
     "ranks in disorder": ({**MANY, "grade": JUDGED, "place": [1, 5, 4, 6, 2, 3, 1, 3, 2]}, r"place looks like ranks"),
     "name with a space": ({"a b": [1.0, 2.0, 4.0]}, r"call it 'a_b', say"),
@@ -116,10 +112,7 @@ def test_a_wrong_column_is_said_in_a_line(what: str) -> None:
 
 WRONG_TABLES: dict[str, tuple[Any, str]] = {
     "no ids and no texts": ({"grade": [1], "bm25": [2.0]}, r"no column query_id, and no query"),
-    "index of one's own": (
-        frame(doc_id=["a", None, "b"]).set_index(pd.Index(["u", "v", "w"])),
-        r"row v: no doc_id",
-    ),
+    "index of one's own": (frame(doc_id=["a", None, "b"]).set_index(pd.Index(["u", "v", "w"])), r"row v: no doc_id"),
     "document twice": (
         frame(query_id=["q1"] * 3, query=["x"] * 3).set_axis([7, 8, 9]),
         r"row 9: .* as in row 7; .*drop_duplicates\(\['query_id', 'doc_id'\]\)",
@@ -180,14 +173,8 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"no query of .* is judged"),
     "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 documents"),
     "no judgments": (lambda f: lists(grade=..., qrels={"q1": {}}), r"qrels hold no judgments"),
-    "other grades": (
-        lambda f: lists(qrels={"q1": {"a": 0, "b": 1}, "q2": {"a": 0}}),
-        r"row 0: grade 1, but 0 by the qrels",
-    ),
-    "judgments without ids": (
-        lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}),
-        r"has no column doc_id, so nothing says which",
-    ),
+    "other grades": (lambda f: lists(qrels={"q1": {"a": 0}, "q2": {"a": 0}}), r"row 0: grade 1, but 0 by the qrels"),
+    "judgments without ids": (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"no column doc_id, so"),
     # names of columns
     "text for columns": (lambda f: lists(columns="text=passage"), r"columns: expected field and column"),
     "unknown field": (lambda f: lists(columns={"txt": "text"}), r"no field 'txt' \(did you mean 'text'"),
@@ -195,7 +182,6 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "column None": (lambda f: lists(columns={"text": None}), r"no column None"),
     "one for two fields": (lambda f: lists(columns={"text": "query", "query": "query"}), r"'query' for two fields"),
     # files
-    "folder": (lambda f: lists(f), r"cannot tell the format"),
     "Parquet": (lambda f: lists(parquet(f, doc_id=["a", "b", None])), r"x\.parquet: row 3: no doc_id"),
     # runs
     "run: id None": (lambda f: rerank.as_run({NONE: {"a": 1.0}}), r"run: pair 1: no id"),
@@ -204,10 +190,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda f: rerank.as_run(pd.DataFrame({"qid": ["1", NONE], "docno": ["a", "b"], "score": [1.0, 2.0]})),
         r"run: pair 2: no id",
     ),
-    "run: score NA": (
-        lambda f: rerank.as_run(frame(score=pd.array([1.0, None, 2.0], "Float64"))),
-        r"query 'q1', document 'b': score <NA>",
-    ),
+    "run: score NA": (lambda f: rerank.as_run(frame(score=pd.array([1, None, 2], "Float64"))), r"'b': score <NA>"),
     "run: underscore": (lambda f: rerank.as_run({"q": {"a": "1_0"}}), r"score '1_0'"),
     "run: no score": (lambda f: rerank.as_run(frame(bm25=...)), r"no column score"),
     "run: rank NaN": (lambda f: rerank.as_run(frame(score=[1, 2, 3], rank=[1, NAN, 1])), r"rank nan"),
@@ -215,10 +198,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "qrels: document None": (lambda f: as_qrels({"q": {NONE: 1}}), r"qrels: judgment 1: no id"),
     "qrels: query None": (lambda f: as_qrels({NONE: {}}), r"qrels: no id"),
     "qrels: None in a frame": (lambda f: as_qrels(frame(doc_id=["a", NONE, "b"])), r"qrels: judgment 2: no id"),
-    "qrels: grade NA": (
-        lambda f: as_qrels(frame(grade=pd.array([1, None, 0], "Int64"))),
-        r"document 'b': grade <NA>; expected a whole",
-    ),
+    "qrels: grade NA": (lambda f: as_qrels(frame(grade=pd.array([1, None, 0], "Int64"))), r"'b': grade <NA>; expected"),
     "qrels: two grades": (lambda f: as_qrels({7: {"a": 1}, "7": {"a": 0}}), r"twice, with two grades"),
     # texts of one's own, hits
     "texts: id None": (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: row 1: no id"),
@@ -234,9 +214,9 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "matrix": (lambda f: lists().select(np.zeros((1, 1), int)), r"select: expected"),
     "query twice": (lambda f: lists().select([0, 0]).save(f / "l"), r"query 'q1' is chosen twice"),
     "column that is a list": (lambda f: lists().store.add_column("c", [1.0, 2.0, 3.0]), r"column c: expected an array"),  # type: ignore[list-item]
-    "column that float32 joins": (
+    "joined by float32": (
         lambda f: lists().store.add_column("c", np.array([2**24, 2**24 + 1, 0])),
-        r"column c: .* one in float32",
+        r"c: .* one in float32",
     ),
     "depth below 0": (lambda f: lists().top(-1), r"top: depth -1; expected a whole number"),
     "depth True": (lambda f: lists().top(True), r"top: depth True"),
@@ -309,16 +289,13 @@ RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
     "ids in Parquet, numbers": (lambda f: ids(lists(parquet(f, query_id=[1, 1, 2])))[0], ("1", "a")),
     "no document ids": (lambda f: [query for query, _ in ids(lists(doc_id=...))], ["q1", "q1", "q2"]),
     "no query ids": (lambda f: [document for _, document in ids(lists(query_id=...))], ["a", "b", "a"]),
-    "text that says nan": (
-        lambda f: column("text", lists(write(f / "x.jsonl", '{"query": "y", "text": "nan"}'))),
-        ["nan"],
-    ),
+    "text nan": (lambda f: column("text", lists(write(f / "x.jsonl", '{"query": "y", "text": "nan"}'))), ["nan"]),
     "line breaks in a cell": (
         lambda f: column("text", lists(write(f / "x.csv", CSV.replace("b,t", 'b,"t\n\nt, ""u"""')))),
         ["s", 't\n\nt, "u"', "s"],
     ),
     "another name for texts": (
-        lambda f: column("text", lists(passage=["1", "2", "1"], columns={"text": "passage"})),
+        lambda f: column("text", lists(passage=[*"121"], columns={"text": "passage"})),
         ["1", "2", "1"],
     ),
     "names that are numbers": (
@@ -336,10 +313,7 @@ RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
     "below 0 to train on": (lambda f: lists(grade=[1, -2, 0]).grades.tolist(), [1, 0, 0]),
     "unjudged and below 0": (lambda f: grades(lists(grade=[NAN, -1, 2])), [None, -1, 2]),
     "grades in words": (lambda f: grades(lists(grade=["1", "0", "NA"])), [1, 0, None]),
-    "judgments beside": (
-        lambda f: grades(lists(grade=..., qrels={"q1": {"a": 0, "b": 2}, "q2": {"z": 1}})),
-        [0, 2, None],
-    ),
+    "qrels beside": (lambda f: grades(lists(grade=..., qrels={"q1": {"a": 0, "b": 2}, "q2": {"z": 1}})), [0, 2, None]),
     # columns
     "texts are no columns": (lambda f: names(url=["u"] * 3, title=["1984", "b", "c"]), ["bm25"]),
     "ids are no columns": (lambda f: names(pid=[4, 8, 2], id=[3, 1, 2]), ["bm25"]),
@@ -354,14 +328,8 @@ RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
         [-1.0, -2.0],
     ),
     "rank again": (lambda f: column("rank", lists(lists(rank=[1, 2, 1]).to_dataframe())), [-1.0, -2.0, -1.0]),
-    "scores that look like ranks": (
-        lambda f: column("p", lists(**MANY, grade=JUDGED, p=[6, 1, 5, 2, 3, 4, 3, 1, 2]))[0],
-        6.0,
-    ),
-    "rows of lists": (
-        lambda f: column("bm25", lists({"query": ["x"], "docs": [["s", "t"]], "bm25": [[2.0, 1.5]]})),
-        [2.0, 1.5],
-    ),
+    "scores like ranks": (lambda f: column("p", lists(**MANY, grade=JUDGED, p=[6, 1, 5, 2, 3, 4, 3, 1, 2]))[0], 6.0),
+    "lists": (lambda f: column("bm25", lists({"query": ["x"], "docs": [["s", "t"]], "bm25": [[2, 1]]})), [2, 1]),
     "vectors are no columns": (lambda f: names({"query": ["x"], "docs": [["s", "t"]], "v": [[1.0, 2.0, 3.0]]}), []),
     # judgments, runs, hits
     "qrels: one id in two types": (lambda f: as_qrels({7: {"a": 1}, "7": {}}), {"7": {"a": 1}}),
@@ -406,10 +374,7 @@ def test_what_is_right_is_read_so(tmp_path: Path, what: str) -> None:
 
 
 ODD: dict[str, tuple[Callable[[], Any], str]] = {
-    "texts as columns": (
-        lambda: lists(url=["u", "v", "w"]),
-        r"columns left out, as texts, ids or row numbers: url$",
-    ),
+    "texts as columns": (lambda: lists(url=["u", "v", "w"]), r"columns left out, as texts, ids or row numbers: url$"),
     "a text twice": (
         lambda: lists(frame(doc_id=..., query_id=..., query=["x"] * 3, grade=[1, 0, 1]).set_index(pd.Index([4, 5, 6]))),
         r"1 rows repeat the query and text of an earlier one, such as row 6 of row 4; left out",

@@ -119,15 +119,6 @@ def test_any_ties_are_broken_as_trec_eval_does(runs: list[dict[str, float]], ord
         assert [found["nDCG"], found["AP"]] == pytest.approx([expected["ndcg"], expected["map"]], abs=1e-6)
 
 
-def test_real_runs_of_six_systems(shared_data: Path, tmp_path: Path) -> None:
-    """DL20: RepLLaMA's file has scores of two digits, two thirds of them tied."""
-    dl20 = shared_data / "dl20"
-    files = {name: dl20 / "runs" / f"{name}.trec" for name in ("bm25", "rm3", "splade", "tasb", "ada2", "repllama")}
-    words = ["--run", *map(str, files.values()), "--output", str(tmp_path / "lists")]
-    assert main(["retrieve", "--collection", f"files:{dl20}", *words]) == 0
-    check_columns(Lists.open(tmp_path / "lists"), files, tmp_path)
-
-
 def test_the_order_may_be_that_of_one_system(tmp_path: Path) -> None:
     collection, paths = written_runs(tmp_path)
     words = [*("--run", *map(str, paths.values()), "--order", "b"), "--output", str(tmp_path / "lists")]

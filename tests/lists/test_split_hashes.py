@@ -9,24 +9,17 @@ from rerank.lists import Lists
 from rerank.lists.split_hashes import split_hashes
 
 COLUMNS = ["bm25"]
-QUERIES = 6
 
 
 def frame() -> pd.DataFrame:
     """Six lists of one to six documents out of seven."""
     rows = [
-        {
-            "query_id": f"q{query}",
-            "query": f"what is {query}",
-            "doc_id": f"d{(query + place) % 7}",
-            "text": f"text {(query + place) % 7}",
-            "grade": int(place == 0),
-            "bm25": 10.0 - place,
-        }
-        for query in range(QUERIES)
-        for place in range(query + 1)
+        (f"q{q}", f"what is {q}", f"d{(q + place) % 7}", f"text {(q + place) % 7}", place == 0, 10.0 - place)
+        for q in range(6)
+        for place in range(q + 1)
     ]
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows, columns=["query_id", "query", "doc_id", "text", "grade", "bm25"])
+    return frame.astype({"grade": int})
 
 
 def hashes(rows: pd.DataFrame, queries: list[str]) -> dict[str, str]:
@@ -59,9 +52,7 @@ def test_only_the_queries_that_are_there_count() -> None:
 )
 def test_what_is_changed_is_said(column: str, value: object, changed: set[str]) -> None:
     rows = frame()
-    at = (
-        (rows.query_id == "q2") if column == "query" else (rows.doc_id == "d3" if column == "text" else rows.index == 4)
-    )
+    at = {"query": rows.query_id == "q2", "text": rows.doc_id == "d3"}.get(column, rows.index == 4)
     assert rows[at].query_id.isin(["q1", "q2", "q3", "q4", "q5"]).all()
     rows.loc[at, column] = value
     before, after = hashes(frame(), ["q2", "q3"]), hashes(rows, ["q2", "q3"])
