@@ -17,14 +17,6 @@ def ranking(values: list[int], order: list[int] | None = None) -> Run:
     return {"q": [Scored(f"d{i}", float(values[i])) for i in order or range(len(values))]}
 
 
-def test_the_mean_of_z_scores_by_hand() -> None:
-    """z of (1, 2, 3) is (-a, 0, a), of (30, 20, 40) it is (0, -a, a), with a = sqrt(3/2)."""
-    found = ensemble([ranking([1, 2, 3]), ranking([30, 20, 40])])["q"]
-    a = 1.5**0.5
-    assert [scored.id for scored in found] == ["d2", "d0", "d1"]
-    assert [scored.score for scored in found] == pytest.approx([a, -a / 2, -a / 2])
-
-
 @given(scores, st.integers(1, 9), st.integers(-9, 9), st.randoms())
 def test_scale_shift_and_order_of_a_run_do_not_matter(values: list[int], scale: int, shift: int, rng: object) -> None:
     order = list(range(len(values)))
@@ -62,13 +54,6 @@ def test_reciprocal_ranks_are_those_of_a_dozen_lines(rankings: list[list[str]], 
     found = reciprocal_ranks(rankings, k)
     assert dict(found) == exact
     assert [id for id, _ in found] == sorted(union, key=lambda id: (-np.float32(exact[id]), union.index(id)))
-
-
-@given(st.lists(RANKING, min_size=1, max_size=5), st.randoms())
-def test_the_order_of_the_runs_decides_ties_alone(rankings: list[list[str]], rng: object) -> None:
-    shuffled = rankings[:]
-    rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert dict(reciprocal_ranks(shuffled)) == dict(reciprocal_ranks(rankings))
 
 
 @given(st.dictionaries(st.sampled_from("abc"), RUN, min_size=2), st.integers(1, 9), st.sampled_from([None, "rrf", 0]))

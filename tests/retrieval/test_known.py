@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rerank import LightGBM
 from rerank.collections import Collection, Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
-from tests.builders import train, write_collection
+from tests.builders import write_collection
 from tests.retrieval.compared import compare, foreign_index
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
@@ -85,24 +86,18 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
     assert added > 50
 
 
-def test_trees_read_bm25_of_lists_with_added_documents(
+def test_trees_say_that_what_was_added_scores_below_all_others(
     tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And say that what was added scores below all others, where it does."""
     name = write_collection(tmp_path / "c", queries=30, documents=200)
-    lists = tmp_path / "lists"
-    words = ["--collection", name, "--output", str(lists), "--depth", "5", "--add-relevant"]
+    words = ["--collection", name, "--output", str(tmp_path / "lists"), "--depth", "5", "--add-relevant"]
     assert main(["retrieve", *words]) == 0
-    assert Lists.open(lists).with_added().size > Lists.open(lists).size
-    model = ["--model=LightGBM", "--model.columns=[bm25]", "--model.trees=3", "--monitor=nDCG@5"]
-    data = ["--data=ListsData", f"--data.train={lists}", "--data.validation_share=0.3"]
-    measures = train([*model, *data, f"--output={tmp_path / 'run'}"])
-    assert measures["validation"]["nDCG@5"] > 0
+    lists = Lists.open(tmp_path / "lists")
+    assert lists.with_added().size > lists.size
+    LightGBM(columns=["bm25"]).prepare(lists.with_added())
     assert "relevant documents that were added score below the other candidates in column bm25" in caplog.text
     caplog.clear()
-    shown = Lists.open(lists).with_added()
-    values = np.arange(len(shown.store.document)) % 7
-    shown.store.add_column("other", values)
-    warn_of_added(Lists.open(lists).with_added(), ["other"])
-    warn_of_added(Lists.open(lists), ["bm25"])
+    lists.store.add_column("other", np.arange(len(lists.store.document)) % 7)
+    warn_of_added(lists.with_added(), ["other"])
+    warn_of_added(lists, ["bm25"])
     assert not caplog.text, "a column that does not tell, and lists that hide what was added"
