@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.retrieval import read_run, write_run
-from tests.builders import make_lists, random_run, write_collection
+from tests.builders import make_lists, random_run, write_collection, write_features
 
 
 def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,3 +135,17 @@ def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path) -> Non
     )
     assert done.returncode == 2 and done.stderr.startswith("rerank: error: the working directory was removed")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
+    features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
+        "from pathlib import Path; from rerank.commands.exits import exiting; "
+        "from rerank.features.letor import letor_lists; "
+        f"\nwith exiting() as end:\n    letor_lists(Path({str(features)!r}))\nsys.exit(end.code)"
+    )
+    environment = os.environ | {"RERANK_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 2 and "no space left" in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

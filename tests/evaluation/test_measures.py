@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shutil
 from pathlib import Path
 
 import ir_measures
@@ -271,3 +272,17 @@ def test_overlap() -> None:
         check_overlap({"q1": [], "q2": {"1": 1.0}}, qrels)
     with pytest.raises(UserError, match="there is none"):
         check_overlap({}, qrels)
+
+
+@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl script")
+def test_exponential_gain_and_err_equal_gdeval() -> None:
+    for seed in range(5):
+        qrels = {query[1:]: grades for query, grades in random_qrels(seed, largest=4).items()}
+        run = {query[1:]: ranking for query, ranking in random_run(seed).items()}
+        names = ["nDCG(dcg='exp-log2')@10", "ERR@10"]
+        table = evaluate(run, qrels, names)
+        measures = [ir_measures.parse_measure(name) for name in names]
+        for metric in ir_measures.gdeval.iter_calc(measures, qrels, untied(run)):
+            if metric.query_id in qrels:
+                value = table[metric.measure][table.queries.index(metric.query_id)]
+                assert value == pytest.approx(metric.value, abs=6e-6)  # gdeval prints five digits

@@ -42,7 +42,7 @@ plan.STEPS = 20  # two passes over 30 queries
 SPLITS = {"train": range(30), "validation": range(30, 48), "test": range(48, 60)}
 
 
-def make_splits(folder: Path, shuffled: bool = False, seed: int = 0) -> dict[str, str]:
+def make_splits(folder: Path, shuffled: tuple[str, ...] = (), seed: int = 0) -> dict[str, str]:
     """Lists of random candidates, of which the column ``good`` knows something; the documents have titles."""
     name = write_collection(folder / "collection", queries=60, seed=seed)
     corpus = folder / "collection" / "corpus.jsonl"
@@ -57,7 +57,7 @@ def make_splits(folder: Path, shuffled: bool = False, seed: int = 0) -> dict[str
     places = {}
     for split, queries in SPLITS.items():
         part = lists.select([query for query in queries if lists.judged[query]])
-        if shuffled:
+        if split in shuffled:
             frame = part.to_dataframe()
             frame["grade"] = np.random.default_rng(seed + 2).permutation(frame["grade"])
             part = Lists.from_dataframe(frame.drop(columns=["rank"], errors="ignore"))
@@ -220,6 +220,12 @@ def test_ladder_over_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
         rerank.auto(**files, model="some/encoder", output=tmp_path / "other")
 
 
+def test_labels_that_say_nothing_keep_what_they_did_not_train(tmp_path: Path, embedder: str) -> None:
+    ladder = rerank.auto(**make_splits(tmp_path, shuffled=("train",)), model=embedder, output=tmp_path / "ladder")
+    check_ladder(ladder)
+    assert not any(trained in ladder.kept.what for trained in ("seed-", "average"))
+
+
 def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], published: str, tmp_path: Path) -> None:
     ladder = rerank.auto(splits["train"], model=published, hours=0, output=tmp_path / "ladder")
     check_ladder(ladder)
@@ -319,8 +325,9 @@ def test_killed_ladder_goes_on_and_ends_the_same(
 def test_shuffled_labels_keep_the_first_stage(tmp_path: Path, embedder: str) -> None:
     names = []
     for seed in range(20):
-        places = make_splits(tmp_path / str(seed), shuffled=True, seed=seed)
-        ladder = rerank.auto(**places, model=embedder, output=tmp_path / str(seed) / "ladder")
+        places = make_splits(tmp_path / str(seed), shuffled=tuple(SPLITS), seed=seed)
+        output = tmp_path / str(seed) / "ladder"
+        ladder = rerank.auto(**places, model=embedder, output=output)
         assert "fine-tuned" in [rung.name for rung in ladder.rungs]
         names.append(ladder.kept.name)
     assert names == ["first stage"] * 20

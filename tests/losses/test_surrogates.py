@@ -17,11 +17,13 @@ from rerank.losses import (
     MSE,
     RMSE,
     DirectMetric,
+    KLDivergence,
     LambdaLoss,
     ListAP,
     ListMLE,
     ListNet,
     Loss,
+    MarginMSE,
     PairwiseHinge,
     PairwiseSoftmax,
     RankNet,
@@ -205,3 +207,30 @@ def test_wassrank_is_the_same_by_documents_as_by_grades(penalty: float) -> None:
         values.sum().backward()
         found.append(torch.cat([values.detach(), scores.grad.flatten()]))  # type: ignore[union-attr]
     torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)
+
+
+def test_losses_that_torch_has_are_torch_s() -> None:
+    generator = torch.Generator().manual_seed(1)
+    scores, values = torch.randn(2, 3, 7, generator=generator, dtype=torch.float64)
+    relevant = (values > 0).double()
+    weighted = torch.nn.BCEWithLogitsLoss(pos_weight=torch.tensor(6.0).double())(scores, relevant)
+    torch.testing.assert_close(BCE(pos_weight=6)(scores, relevant), weighted)
+    shifted = torch.nn.BCEWithLogitsLoss()(scores + math.log(0.01 / 0.99), relevant)
+    torch.testing.assert_close(BCE(prior=0.01)(scores, relevant), shifted)
+    kl = torch.nn.KLDivLoss(reduction="batchmean")((scores / 3).log_softmax(1), (values / 3).softmax(1)) * 9
+    torch.testing.assert_close(KLDivergence(temperature=3)(scores, values), kl)
+    first = torch.zeros(3, 7).index_fill_(1, torch.tensor([2]), 1)  # one relevant document
+    for negatives_only in (False, True):
+        entropy = torch.nn.functional.cross_entropy(scores, torch.full((3,), 2))
+        torch.testing.assert_close(SoftmaxCE(negatives_only)(scores, first), entropy)
+    margins = torch.nn.MSELoss()(scores[:, 0] - scores[:, 1], values[:, 0] - values[:, 1])
+    torch.testing.assert_close(MarginMSE()(scores[:, :2], values[:, :2]), margins)
+
+
+def test_wassrank_of_two_documents_solves_a_quadratic_equation() -> None:
+    p, q, cost = 1 / 2, math.e / (1 + math.e), 1 + 1
+    kappa = math.exp(-2 * cost)  # what the plan [[p - x, x], [q - p + x, 1 - q - x]] has for its cross-ratio
+    a, b, c = 1 - kappa, q - p + kappa * (p + 1 - q), -kappa * p * (1 - q)
+    x = (-b + math.sqrt(b * b - 4 * a * c)) / (2 * a)
+    loss = WassRank(gain_base=2, gap=1, lam=1, iterations=200)
+    assert of(loss, [0, 0], [1, 0]) == pytest.approx(cost * (2 * x + q - p))

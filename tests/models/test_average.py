@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -110,3 +111,14 @@ def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=match) as caught:
             average_models(folders, weights, tmp_path / "out")
         assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_of_one_model_it_is_the_model(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    (folder,) = encoders(tmp_path, 1, lists)
+    average_models([folder, folder, folder], SHARES, tmp_path / "average")
+    np.testing.assert_allclose(
+        load_model(tmp_path / "average").predict(lists), load_model(folder).predict(lists), atol=1e-5
+    )
+    average_models([folder, tmp_path / "average"], [1, 0], tmp_path / "again")
+    assert (load_model(tmp_path / "again").predict(lists) == load_model(folder).predict(lists)).all()

@@ -223,3 +223,11 @@ def test_damage_is_named(change: dict[str, Any], match: str, text_model: Path, t
     write_sealed(path, read_contract(path.parent) | change)
     with pytest.raises(UserError, match=match):
         rerank.load(path.parent)
+
+
+def test_other_libraries_load_it_as_they_load_its_model(text_model: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    write_ranker(text_model, {"bm25": 0.25}, 0.75, tmp_path / "ranker")
+    pairs = [("heat", "a wing"), ("lift", "drag")]
+    one, other = (sentence_transformers.CrossEncoder(str(tmp_path / name)) for name in ("best", "ranker"))
+    np.testing.assert_array_equal(one.predict(pairs), other.predict(pairs))

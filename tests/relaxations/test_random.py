@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.relaxations.order import order_of, ranks_of
@@ -70,3 +71,17 @@ def test_one_sort_is_a_shuffle_and_a_stable_sort(wide: int) -> None:
     assert torch.equal(real, mask.gather(1, two))
     assert torch.equal(one[real], two[real])
     assert torch.equal(one.sort(dim=1).values, torch.arange(10 * wide).expand(50, -1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(seeds, min_size=1, max_size=5), st.integers(0, 3), st.data())
+def test_numbers_belong_to_the_list_and_the_place_among_real_documents(
+    values: list[int], draw: int, data: st.DataObject
+) -> None:
+    batch = uniform(torch.tensor(values), full(len(values), 6), draw)
+    places = sorted(data.draw(st.permutations(range(11)))[:6])
+    mask = torch.zeros(1, 11, dtype=torch.bool)
+    mask[0, places] = True
+    for row, value in enumerate(values):
+        alone = uniform(torch.tensor([value]), mask, draw)
+        assert torch.equal(alone[0, places], batch[row])

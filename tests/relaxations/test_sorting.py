@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -152,3 +153,29 @@ def test_long_lists_are_computed_in_parts() -> None:
         (alone,) = torch.autograd.grad(loss(one, labels[row : row + 1]).sum(), one)
         torch.testing.assert_close(together[row], alone[0])
     assert loss(scores[:0], labels[:0]).shape == (0,)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.1, 1.0, 10.0]))
+def test_soft_ranks_are_the_projection_on_the_permutahedron(values: list[float], strength: float) -> None:
+    """A point of a convex set is the nearest one if no corner lies further in the direction of the target."""
+    scores, size = torch.tensor([values], dtype=torch.float64), len(values)
+    ranks = _ranks(FastSoftSort(strength), scores)[0]
+    every_rank = torch.arange(1, size + 1, dtype=torch.float64)
+    assert (ranks.sort().values.cumsum(0) >= every_rank.cumsum(0) - 1e-8).all(), "within the permutahedron"
+    assert float(ranks.sum()) == pytest.approx(float(every_rank.sum()))
+    corners = torch.tensor(list(itertools.permutations(every_rank.tolist())), dtype=torch.float64)
+    assert ((corners - ranks) @ (-scores[0] / strength - ranks) <= 1e-7).all()
+
+
+@pytest.mark.parametrize("relaxation", [NeuralSort(), OptimalTransport()], ids=repr)
+def test_balanced_columns_sum_to_one(relaxation: NeuralSort) -> None:
+    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    columns = relaxation.indicators(scores, every(scores), 8).sum(dim=1)
+    torch.testing.assert_close(columns, torch.ones_like(columns), atol=2e-3, rtol=0)
+
+
+def test_transport_does_not_see_the_scale_of_scores() -> None:
+    scores = torch.randn(3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = [OptimalTransport().indicators(s, every(s), 8) for s in (scores, 1000 * scores - 7)]
+    torch.testing.assert_close(*found)

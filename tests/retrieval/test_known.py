@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -101,3 +104,23 @@ def test_trees_say_that_what_was_added_scores_below_all_others(
     warn_of_added(lists.with_added(), ["other"])
     warn_of_added(lists, ["bm25"])
     assert not caplog.text, "a column that does not tell, and lists that hide what was added"
+
+
+CRANFIELD = """
+from rerank.collections import open_collection
+from rerank.retrieval import BM25, build_index
+from tests.retrieval.compared import compare
+collection = open_collection("cranfield")
+print(*compare(build_index(collection), list(collection.queries()), BM25(), 150))
+"""
+
+
+@pytest.mark.slow
+def test_scores_are_those_of_a_search_of_cranfield(shared_data: Path, tmp_path: Path) -> None:
+    homes = {"IR_DATASETS_HOME": str(shared_data / "ir_datasets"), "RERANK_HOME": str(tmp_path / "home")}
+    # In a process of its own: ir_datasets reads its home when it is imported.
+    command = [sys.executable, "-c", CRANFIELD]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **homes}, timeout=200)
+    count, apart = map(int, done.stdout.split())
+    assert count > 30_000
+    assert apart > 0.9 * count

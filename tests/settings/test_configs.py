@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.settings.configs import assign, merged, read_config
+from rerank.settings.configs import NAMES, assign, merged, read_config
 from rerank.training.configuration import configuration
 from tests.conftest import ROOT
 
@@ -265,3 +265,28 @@ def test_what_the_parser_calls_is_not_taken_for_a_value(
     monkeypatch.setattr("rerank.settings.configs.read_config", fail)
     with pytest.raises(fault, match=r"^'?of the code'?$"):
         configuration(["--config", str(tmp_path / "a.yaml"), "--output", "x"])
+
+
+@given(st.sampled_from(["optimization", "base.data", "base.model.init_args"]), st.sampled_from("ab"), LEAVES)
+def test_a_dotted_key_says_what_the_nested_one_says(section: str, key: str, value: Any) -> None:
+    nested: Any = {key: value}
+    for part in reversed(section.split(".")):
+        nested = {part: nested}
+    base = {"optimization": {"a": 5}, "base": {"model": {"class_path": "MLP"}, "data": {"b": 1, "z": 2}}}
+    assert merged(base, {f"{section}.{key}": value}, NAMES) == merged(base, nested, NAMES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
+        *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: ="),
+        *('a: "\\ud800"', "--- 1\n--- 2", "%YAML 9.9\n---\na: 1"),
+        *("a: " + "[" * 2000, "a: " + "{b: " * 2000),
+    ],
+)
+def test_hostile_yaml_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text + "\n")
+    with pytest.raises(UserError) as caught:
+        read_config(tmp_path / "a.yaml")
+    assert "\n" not in str(caught.value) and "a.yaml" in str(caught.value)

@@ -323,3 +323,28 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     check_apart(tmp_path / "lists" / "new.trec", lists=tmp_path / "lists", qrels="beir/scifact", html=None)
     check_apart(tmp_path / "lists", collection=f"files:{tmp_path}", qrels={"q": {}})
     check_apart(tmp_path / "beir" / "new.json", qrels=beir)
+
+
+def test_of_many_writers_of_a_folder_one_succeeds(tmp_path: Path) -> None:
+    """All rename at once, past the check that the name is free."""
+    path, together, done, refused = tmp_path / "folder", threading.Barrier(8), [], []
+
+    def write(number: int) -> None:
+        try:
+            with atomic_folder(path) as folder:
+                (folder / str(number)).touch()
+                together.wait()
+            done.append(str(number))
+        except UserError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 1
+    assert all("folder: exists already" in line for line in refused)
+    assert len(refused) == 7
+    assert os.listdir(path) == done
+    assert os.listdir(tmp_path) == ["folder"]

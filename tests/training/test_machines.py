@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from rerank.commands.cli import main
-from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.scoring import parts
 from rerank.scoring.shared import deal
 from tests.builders import make_lists, make_model, write_features
 from tests.conftest import ROOT
 from tests.forked import together
-from tests.training.helpers import Stopped, assert_near, assert_same
+from tests.training.helpers import assert_near, assert_same
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 MACHINES = str(ROOT / "configs" / "accelerate" / "machines.yaml")
@@ -174,27 +171,50 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
 
 
-def test_a_stopped_reranking_resumes_and_writes_the_same_run(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    make_lists(tmp_path)
-    CrossEncoder(str(tiny_model), query_length=8, document_length=16).save(tmp_path / "best")
-    monkeypatch.setattr(parts, "PAIRS", 10)
-    words = ["rerank", "--model", str(tmp_path / "best"), "--lists", str(tmp_path / "lists"), "--output"]
-    whole, stopped, write = tmp_path / "whole.trec", tmp_path / "stopped.trec", parts.Parts.write
-    assert main([*words, str(whole)]) == 0
+@pytest.mark.slow
+def test_processes_that_torchrun_started_write_the_same_run_over_texts(tmp_path: Path) -> None:
+    parts = tmp_path / "parts.py"
+    parts.write_text(
+        "import sys; from rerank.scoring import parts as scoring; scoring.PAIRS = 10; "
+        "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    assert main(["train", *words_of(tmp_path, dropout=0.0), "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
+    for processes in (1, 2, 4):
+        launch = ["torch.distributed.run", f"--nproc_per_node={processes}", "--standalone", str(parts), "rerank"]
+        command = ["--model", str(tmp_path / "run" / "best"), "--lists", str(tmp_path / "lists"), "--depth=15"]
+        command += ["--output", str(tmp_path / f"{processes}.trec")]
+        subprocess.run([sys.executable, "-m", *launch, *command], check=True, timeout=1800)
+    assert len({(tmp_path / f"{processes}.trec").read_bytes() for processes in (1, 2, 4)}) == 1
 
-    def stop(self: parts.Parts, part: int, scores: np.ndarray) -> None:
-        write(self, part, scores)
-        if part == 3:
-            raise Stopped
 
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(parts.Parts, "write", stop)
-        main([*words, str(stopped)])
-    assert not stopped.exists()
-    with caplog.at_level(logging.INFO, "rerank"):
-        assert main([*words, str(stopped)]) == 0
-    assert "resuming, 4 of" in caplog.text
-    assert stopped.read_bytes() == whole.read_bytes()
+def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> None:
+    words = words_of(tmp_path, dropout=0.0)
+    assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
+    code = """
+import os, signal, sys
+from pathlib import Path
+from rerank.commands.cli import main
+from rerank.scoring import parts as scoring
+scoring.PAIRS = 10
+write = scoring.Parts.write
+def killed_after_two(self, part, scores):
+    write(self, part, scores)
+    if "killed" in Path(sys.argv[-1]).name and part == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+if "first" in sys.argv[1]:
+    scoring.Parts.write = killed_after_two
+sys.exit(main(sys.argv[2:]))
+"""
+    command = ["rerank", "--model", str(tmp_path / "run" / "best"), "--lists", str(tmp_path / "lists"), "--output"]
+
+    def run(turn: str, output: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-c", code, turn, *command, str(tmp_path / output)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=1800)
+
+    assert run("first", "whole.trec").returncode == 0
+    assert run("first", "killed.trec").returncode == -signal.SIGKILL
+    assert not (tmp_path / "killed.trec").exists()
+    done = run("second", "killed.trec")
+    assert done.returncode == 0 and "resuming, 4 of" in done.stderr
+    assert (tmp_path / "killed.trec").read_bytes() == (tmp_path / "whole.trec").read_bytes()
     assert not list(tmp_path.glob(".*parts*"))

@@ -27,6 +27,8 @@ from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.targets import Targets
+from rerank.training.trees.objective import Objective
 from tests.builders import train, write_features
 from tests.forked import fork
 from tests.training.helpers import by_two, whole_batch
@@ -228,3 +230,9 @@ def test_a_process_that_cannot_score_its_parts_keeps_nobody_waiting(lists: Lists
 def test_a_process_by_itself_raises_what_it_raises() -> None:
     with pytest.raises(KeyError), together():
         raise KeyError
+
+
+def test_the_objective_refuses_scores_that_overflow(lists: Lists) -> None:
+    targets = Targets(lists, losses.ListNet())
+    with pytest.raises(UserError, match="not finite at tree 1"):
+        Objective(targets, targets.usable(), 0)(np.full(lists.size, np.inf))

@@ -32,6 +32,7 @@ from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
+from rerank.training.ids import data_identity
 from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees.objective import Objective
@@ -309,3 +310,9 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
     assert padded.grad is not None and value == pytest.approx(loss.item(), rel=1e-5)
     expected = torch.cat([padded.grad[i, : len(part)] for i, part in enumerate(rows)]).numpy()
     np.testing.assert_allclose(found, expected * len(usable), atol=1e-5)
+
+
+def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
+    splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
+    plain, read = data_identity(splits, ["x"]), data_identity(splits, ["x"], ["teacher"])
+    assert set(read["train"]) - set(plain["train"]) == {"teacher"} and read["validation"] == plain["validation"]

@@ -120,3 +120,12 @@ def test_networks_over_features_wait_for_nothing(make: Callable[[], Any], tmp_pa
     inputs.values = inputs.values.to("meta")
     kernels, waits, within = count_step(model.train(), inputs, lists, losses.ListNet(), 40)
     assert waits[:within] == [] and len(waits) == within + 1 and kernels
+
+
+def test_larger_chunks_are_fewer_kernels(lists: Lists, folder: Path) -> None:
+    counted = []
+    for budget in (300, 100_000):
+        model: Any = CrossEncoder(str(folder), query_length=8, document_length=24).train()
+        kernels, *_ = count_step(model, model.inputs(lists), lists, losses.ListNet(), budget)
+        counted.append(sum(kernels.values()))
+    assert counted[1] < 0.3 * counted[0]

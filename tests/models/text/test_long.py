@@ -215,3 +215,13 @@ def test_what_cannot_work_is_refused(short_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="40 positions"):
         model_of(short_model, "max", query_length=POSITIONS)
     assert CrossEncoder(str(short_model), long="cls_mean").document_length == 800
+
+
+@pytest.mark.parametrize("long", STRATEGIES)
+@pytest.mark.parametrize("head", ["hf", "cls"])
+def test_a_document_that_fits_scores_as_if_cut(short_model: Path, long: str, head: str) -> None:
+    cut = model_of(short_model, "truncate", head, document_length=CAPACITY)
+    rng = random.Random(3)
+    pairs = [("wing flow", " ".join(rng.choices(WORDS, k=k))) for k in (0, 1, 5, CAPACITY - 6)]
+    assert max(len(pieces(cut, document)) for _, document in pairs) <= CAPACITY
+    np.testing.assert_array_equal(model_of(short_model, long, head).predict(pairs), cut.predict(pairs))

@@ -194,3 +194,18 @@ def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path)
     lists.store.add_column("full", np.where(np.isnan(values), 2.0, values))
     scores = start(tiny_model, start="full").predict(lists.with_added())
     assert np.isfinite(scores).all()
+
+
+def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    lists = make_lists(tmp_path)
+    model = trained(start(tiny_model, start_weight=1))
+    model.save(tmp_path / "saved")
+    frame = lists.to_dataframe()
+    pairs = [("heat", "flow"), *zip(frame["query"], frame["text"].str[:40], strict=True)]
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path / "saved")).predict(pairs)
+    np.testing.assert_allclose(model.text_scores(pairs, precision="fp32"), theirs, atol=1e-5)
+    short = Lists.from_dataframe(frame.assign(text=frame["text"].str[:40]))
+    whole = score_lists(model, model.inputs(short), short, precision="fp32")
+    np.testing.assert_allclose(whole - short.store.scaled("bm25", 100), theirs[1:], atol=1e-5)
+    assert np.ptp(theirs) > 0.1

@@ -153,3 +153,12 @@ def test_a_missing_library_is_named(kind: type[Trees], monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, kind.package, None)  # what Python does for a module that must not be imported
     with pytest.raises(UserError, match=rf"needs {kind.package}.*pip install 'rerank-direct\[ltr\]'"):
         kind()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_belong_to_the_document(kind: type[Trees], lists: Lists) -> None:
+    model = grown(kind(), lists)
+    whole = model.predict(lists)
+    order = np.random.default_rng(0).permutation(len(lists))
+    parts = [whole[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
+    np.testing.assert_array_equal(model.predict(lists.select(order)), np.concatenate(parts))
