@@ -41,9 +41,14 @@ def differences(name: str, row: str, other_name: str, other: str, measure: str =
     return paired(one.to_numpy().T, two.to_numpy().T, one.index.codes[0])
 
 
+def stand_in(name: str) -> str:
+    """The configuration of the same table on MQ2008."""
+    return f"{name.removesuffix('-web30k')}-mq2008"
+
+
 def ours(rows: Rows) -> Crossed:
     """The mean over pairs of rows of their differences per training and query."""
-    parts = [differences(f"{name}-mq2008", row, f"{two}-mq2008", other) for name, row, two, other in rows]
+    parts = [differences(stand_in(name), row, stand_in(two), other) for name, row, two, other in rows]
     return crossed_difference(np.mean([difference for difference, _ in parts], axis=0), parts[0][1])
 
 

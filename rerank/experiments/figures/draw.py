@@ -77,7 +77,8 @@ def _search(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wa
     _plain(axes)
     if len(lines) > 1:
         by_key = wanted.lines not in ("methods", "measures")
-        axes.legend(title=_last(wanted.lines) if by_key else None, frameon=False, fontsize=8)
+        title = _last(wanted.lines) if by_key else None
+        figure.legend(title=title, loc="outside right upper", frameon=False, fontsize=8)  # bars may fill the axes
     methods = wanted.methods or list(plan.config.methods)
     others = {key for name in methods for key in plan.config.methods[name].search} - {wanted.x, wanted.lines}
     best = f" {', '.join(sorted(map(_last, others)))} chosen on validation by fold and seed." if others else ""
