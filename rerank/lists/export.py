@@ -48,18 +48,17 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
             there = lists.store.column_names
             raise UserError(f"{lists.store}: nothing ranked these lists; name a column, there are {there}")
 
-        def write(lists: Lists, path: Path) -> None:
+        def run(lists: Lists, path: Path) -> None:
             ranked = (pair for some in lists.in_blocks(ROWS) for pair in some.run(column).items())
             write_run(path, ranked, name.replace("/", "_"))
 
+        kinds[".trec"] = run
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
-    elif path.suffix in kinds:
-        write = kinds[path.suffix]
-    else:
+    if path.suffix not in kinds:
         raise UserError(f"{output}: name a file that ends in .jsonl, .parquet or .trec, or a folder without a suffix")
     with held(path, "rerank export", wait=True):
-        write(lists, path)
+        kinds[path.suffix](lists, path)
     log.info("%s: %d queries, %d candidates", output, len(lists), lists.size)
 
 
