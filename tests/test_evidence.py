@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import numpy as np
@@ -37,11 +36,8 @@ def test_a_number_that_nothing_bears_is_named() -> None:
 
 def test_the_script_does_not_import_the_package() -> None:
     for path in (ROOT / "scripts" / "evidence").glob("*.py"):
-        tree = ast.parse(path.read_text())
-        names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-        names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        ours = {"scripts.evidence", *(f"scripts.evidence.{one.stem}" for one in path.parent.glob("*.py"))}
-        assert {name.split(".")[0] for name in names - ours}.isdisjoint({"rerank", "scripts"})
+        names = re.findall(r"(?m)^ *(?:from|import) (\S+)", path.read_text())
+        assert [name for name in names if re.match(r"rerank\b|scripts(?!\.evidence\b)", name)] == []
 
 
 @pytest.mark.parametrize("name", ["scifact", "dl", "cranfield", "vaswani"])
@@ -52,7 +48,7 @@ def test_a_collection_is_as_the_package_has_it(name: str) -> None:
         one = statistics.difference(ours, theirs)
         assert (one.error, one.freedom) == pytest.approx(standard_error(gaps, folds))
         assert one.mean == pytest.approx(gaps.mean())
-        assert one.finds(4) == pytest.approx(smallest_difference(one.error, one.freedom, 4))
+        assert one.finds() == pytest.approx(smallest_difference(one.error, one.freedom))
         assert one.within(0.01) == pytest.approx(equivalence(one.mean, one.error, one.freedom, 0.01))
 
 
@@ -80,7 +76,7 @@ def test_random_effects_by_hand(estimator: str) -> None:
     """v = 0.01 each: tau² is the variance of both, 0.02, less 0.01; no spread beyond the errors is none at all."""
     one = statistics.pooled([statistics.Found(0.1, 0.1, 9), statistics.Found(0.3, 0.1, 9)], estimator)
     assert (one.mean, one.tau, one.heterogeneity, one.error) == pytest.approx((0.2, 0.1, 0.5, 0.1))
-    assert one.p == pytest.approx(2 * stats.t.sf(2, 1)) and one.weights == pytest.approx((0.5, 0.5))
+    assert one.p == pytest.approx(2 * stats.t.sf(2, 1))
     same = statistics.pooled([statistics.Found(0.1, error, 9) for error in (0.1, 0.05, 0.2)], estimator)
     assert (same.mean, same.tau, same.error) == pytest.approx((0.1, 0, 525**-0.5))
 

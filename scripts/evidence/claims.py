@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from scripts.evidence.documents import against_fresh, gain
-from scripts.evidence.effects import COUNTED, as_best
+from scripts.evidence.effects import as_best
 from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import DIRECT, OTHER, SIX, losses, mixing, mixing_counts, seed_deviation
-from scripts.evidence.others import TEACHERS, against_fusion, own_measure
+from scripts.evidence.others import TEACHERS, against_fusion, own_measure, taught
 from scripts.evidence.pointwise import against_bce
-from scripts.evidence.statistics import difference, mean, plain, pooled, rows, signed
+from scripts.evidence.statistics import difference, mean, plain, pooled, signed, table
 from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """Words with numbers on a page, and the rows that bear them."""
 
     page: str
@@ -28,128 +28,101 @@ class Claim:
 @functools.cache
 def claims() -> list[Claim]:
     """What README and docs/evidence.md say in their sentences."""
-    counts, names = mixing_counts(), tuple(SIX)
-
-    def say(rows_: str, *texts: str, on: str = "docs/evidence.md") -> list[Claim]:
-        return [Claim(on, text, rows_) for text in texts]
-
-    fused = [fusion(name, 0) for name in UNTRAINED]
-    apart = {name: losses(name) for name in SIX}
+    counts = mixing_counts()
+    fused = [fusion(name, 0).mean for name in UNTRAINED]
+    alone = [losses(name) for name in SIX]
+    spread = [one.mean for one in alone]
     means = kept("scifact").table(OTHER).mean()
-    hybrid, first = kept("hybrid-nfcorpus"), kept("hybrid-nfcorpus").table(FIRST)
-    gains = [difference(hybrid.table(f"{OTHER} from both{mixed}"), first) for mixed in ("", MIXED)]
-    settled = seed_deviation("", [name for name in names if name not in ("scifact", "cranfield")])
-    mixed = seed_deviation(MIXED, [name for name in names if name not in ("dl", "cranfield")])
-    spread = [one.mean for one in apart.values()]
-    pools = [
-        pooled([losses(name, MIXED) for name in names]),
-        pooled([as_best(name) for name in names]),
-        pooled(list(apart.values())),
-    ]
-    other = pooled(list(apart.values()), "Paule-Mandel")
-    return [
-        *say(
-            "where.tsv.xz: relative − pointwise, each chosen on validation; TwinSigmoid spread − LambdaLoss",
+    short, hybrid = kept("lengths").table("LambdaLoss, 8"), kept("hybrid-nfcorpus")
+    gains = [difference(hybrid.table(f"{OTHER} from both{mixed}"), hybrid.table(FIRST)) for mixed in ("", MIXED)]
+    settled = seed_deviation("", ("nfcorpus", "dl", "cisi", "vaswani"))
+    mixed = seed_deviation(MIXED, ("scifact", "nfcorpus", "cisi", "vaswani"))
+    finds = [taught(method).finds() for method in TEACHERS]
+    texts: dict[str, list[str]] = {
+        "where.tsv.xz: relative − pointwise, each chosen on validation; TwinSigmoid spread − LambdaLoss": [
             f"gains {against('linear', RELATIVE, POINTWISE)} with clean grades",
             f"and {against('linear-noise', RELATIVE, POINTWISE)} with noisy ones",
             f"it was worse than LambdaLoss, {against('centre', (LADDER,), ('LambdaLoss',))} with a hidden layer",
-        ),
-        *say(
-            "pointwise.tsv.xz: SoftmaxCE − BCE, alone and + BM25",
+        ],
+        "pointwise.tsv.xz: SoftmaxCE − BCE, alone and + BM25": [
             f"by {against_bce('SoftmaxCE', 'alone')} alone",
             f"{against_bce('SoftmaxCE', '+ BM25')} in halves with BM25",
-        ),
-        *say(
-            "documents.tsv.xz: start documents less what nothing trained",
+        ],
+        "documents.tsv.xz: start documents less what nothing trained": [
             f"better than BM25 on SciFact by {gain('documents', 0, '+ BM25')}",
             f"from the fusion that nothing trained by {gain('documents', 0, '+ BM25 + cosines')}",
-        ),
-        *say(
-            "documents.tsv.xz: start documents − start fresh, + BM25",
+        ],
+        "documents.tsv.xz: start documents − start fresh, + BM25": [
             f"{against_fresh(50, '+ BM25')} with 50 judged claims, {against_fresh(200, '+ BM25')} with 200",
             f"{against_fresh(807, '+ BM25')} with all 807",
-        ),
-        *say(
-            "untrained.tsv.xz: shares .5, 0 and 1, by collection",
-            f"{fusion_pooled(0)} over {COUNTED} collections",
-            f"from {signed(min(one.mean for one in fused), 3)} to {signed(max(one.mean for one in fused), 3)}",
+        ],
+        "untrained.tsv.xz: shares .5, 0 and 1, by collection": [
+            f"{fusion_pooled(0)} over five collections",
+            f"from {signed(min(fused), 3)} to {signed(max(fused), 3)}",
             f"against the cosines alone it is {fusion_pooled(1)}",
             f"{fusion_pooled(0, True)} against BM25 and {fusion_pooled(1, True)} against the cosines",
-        ),
-        *say(
-            "configs/scifact/kept/minilm.tsv: hinge − fused; by `seen`",
+        ],
+        "configs/scifact/kept/minilm.tsv: hinge − fused; by `seen`": [
             f"{against_fusion('hinge')} on all 300 claims",
             f"{against_fusion('hinge', 1)} on the 196",
             f"{against_fusion('hinge', 0)} on the other 104",
-        ),
-        *say(
-            "dl, cranfield, cisi, vaswani: LambdaLoss, TwinSigmoid; untrained.tsv.xz: share .5 at the same depth",
+        ],
+        "dl, cranfield, cisi, vaswani: LambdaLoss, TwinSigmoid; untrained.tsv.xz: share .5 at the same depth": [
             f"{started_pooled(OTHER)} for LambdaLoss",
             f"{started_pooled(DIRECT)} for twin-sigmoid",
-        ),
-        *say(
-            "hybrid-nfcorpus: LambdaLoss from both (+ first stage) − first stage",
-            f"{gains[0]} alone and {gains[1]} mixed",
-        ),
-        *say(
-            "scifact, nfcorpus: TwinSigmoid + first stage − TwinSigmoid",
-            f"{mixing('scifact', DIRECT)} on SciFact and {mixing('nfcorpus', DIRECT)} on NFCorpus",
-        ),
-        *say(
-            "all kept files: rows with and without + first stage, by seed",
+        ],
+        "hybrid-nfcorpus: LambdaLoss from both (+ first stage) − first stage": [
+            f"{gains[0]} alone and {gains[1]} mixed"
+        ],
+        "scifact, nfcorpus: TwinSigmoid + first stage − TwinSigmoid": [
+            f"{mixing('scifact', DIRECT)} on SciFact and {mixing('nfcorpus', DIRECT)} on NFCorpus"
+        ],
+        "all kept files: rows with and without + first stage, by seed": [
             f"all {counts['fresh'].total()} training runs from a fresh head",
             f"{counts['started']['gained']} of {counts['started'].total()} that started from a first stage",
-        ),
-        *say("scifact: LambdaLoss, seeds 1, 2, 3", f"{', '.join(map(plain, means))}"),
-        *say(
-            "nfcorpus, dl, cisi, vaswani: both losses, deviation of the seeds' means",
-            f"{plain(min(settled), 3)} to {plain(max(settled), 3)} on the other collections",
-        ),
-        *say(
-            "scifact, nfcorpus, cisi, vaswani: the same, + first stage",
-            f"{plain(min(mixed), 3)} to {plain(max(mixed), 3)} mixed",
-        ),
-        *say("the six files: TwinSigmoid − LambdaLoss, both + first stage", f"{pools[0]} if all are mixed"),
-        *say("the same: + first stage on scifact and nfcorpus, alone on the others", f"{pools[1]} as `best/` ranks"),
-        *say(
-            "the same, alone",
-            f"{pools[2]}, or {other} with Paule and Mandel's variance",
+        ],
+        "scifact: LambdaLoss, seeds 1, 2, 3": [", ".join(map(plain, means))],
+        "nfcorpus, dl, cisi, vaswani: both losses, deviation of the seeds' means": [
+            f"{plain(min(settled), 3)} to {plain(max(settled), 3)} on the other collections"
+        ],
+        "scifact, nfcorpus, cisi, vaswani: the same, + first stage": [
+            f"{plain(min(mixed), 3)} to {plain(max(mixed), 3)} mixed"
+        ],
+        "the six files: TwinSigmoid − LambdaLoss, both + first stage": [
+            f"{pooled([losses(name, MIXED) for name in SIX])} if all are mixed"
+        ],
+        "the same: + first stage on scifact and nfcorpus, alone on the others": [
+            f"{pooled([as_best(name) for name in SIX])} as `best/` ranks"
+        ],
+        "the same, alone": [
+            f"{pooled(alone)}, or {pooled(alone, 'Paule-Mandel')} with Paule and Mandel's variance",
             f"from {signed(min(spread), 3)} to {signed(max(spread), 3)}",
-            f"{apart['dl']} on DL 2019",
-        ),
-        *say(
-            "matrix-mq2008, -ohsumed, -dl: row − nDCG@10's row, in the row's measure",
-            *(f"{name} {own_measure(name, name)}" for name in ("P@5", "RR", "AP")),
-        ),
-        *say(
-            "where.tsv.xz: the direct metric − the other loss, each chosen on validation",
+            f"{losses('dl')} on DL 2019",
+        ],
+        "matrix-mq2008, -ohsumed, -dl: row − nDCG@10's row, in the row's measure": [
+            *(f"{name} {own_measure(name, name)}" for name in ("P@5", "RR", "AP"))
+        ],
+        "where.tsv.xz: the direct metric − the other loss, each chosen on validation": [
             f"{primary('linear')} with clean grades",
             f"{primary('linear-noise')} with 30 % of the grades drawn anew",
             f"with a hidden layer that is {primary('noise')}",
-        ),
-        *say(
-            "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage",
-            f"{mean(kept('lengths').table('LambdaLoss, 8'), 3)} where BM25 has "
-            f"{mean(kept('nfcorpus').table(FIRST), 3)}",
-        ),
-        *say(
-            "configs/scifact/kept/minilm.tsv: hinge + BM25 − hinge, SmoothI + BM25 − SmoothI",
-            " and ".join(str(against_fusion(f"{name} + BM25", baseline=name)) for name in ("hinge", "SmoothI")),
-        ),
-        *say("distillation: each row − judgments, softmax CE", f"{teachers_find()} with 43 queries"),
-        *say(
-            "configs/scifact/kept/minilm.tsv",
-            f"{claims_of_scifact().seen.sum()} of the 300 test claims",
-            on="README.md",
-        ),
-    ]
+        ],
+        "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage": [
+            f"{mean(short, 3)} where BM25 has {mean(kept('nfcorpus').table(FIRST), 3)}"
+        ],
+        "configs/scifact/kept/minilm.tsv: hinge + BM25 − hinge, SmoothI + BM25 − SmoothI": [
+            " and ".join(str(against_fusion(f"{name} + BM25", baseline=name)) for name in ("hinge", "SmoothI"))
+        ],
+        "distillation: each row − judgments, softmax CE": [
+            f"{plain(min(finds), 3)} to {plain(max(finds), 3)} with 43 queries"
+        ],
+    }
+    seen = f"{claims_of_scifact().seen.sum()} of the 300 test claims"
+    said = [Claim("docs/evidence.md", text, rows) for rows, of in texts.items() for text in of]
+    return [*said, Claim("README.md", seen, "configs/scifact/kept/minilm.tsv")]
 
 
-def teachers_find() -> str:
-    one = kept("distillation")
-    finds = [difference(one.table(name), one.table("judgments, softmax CE")).finds() for name in list(TEACHERS)[1:]]
-    return f"{plain(min(finds), 3)} to {plain(max(finds), 3)}"
-
-
-def claims_table() -> str:
-    return rows(["page", "says", "from"], [[one.page, one.text, one.rows] for one in claims()])
+@table("claims")
+def claims_table() -> Iterator[Claim]:
+    yield Claim("page", "says", "from")
+    yield from claims()

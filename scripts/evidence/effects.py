@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.evidence.documents import against_fresh, gain
-from scripts.evidence.fusion import UNTRAINED, fusion_pooled, started_pooled
+from scripts.evidence.fusion import fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
 from scripts.evidence.pointwise import against_bce
-from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, rows
+from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, table
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
 from scripts.evidence.where import chosen, primary
-
-NOISE = {
-    "linear": "a direct metric for another loss, both tuned, linear model",
-    "linear-noise": "the same, 30 % of the training grades drawn anew",
-}
-COUNTED = ("five", "six", "seven")[len(UNTRAINED) - 5]
 
 
 @dataclass(frozen=True)
@@ -42,42 +37,34 @@ def as_best(name: str) -> Found:
 @functools.cache
 def effects() -> dict[str, Effect]:
     """By a short name, in the order of the picture."""
-    many, four, six = f"{COUNTED} collections", "four collections", "six collections"
-    trained = "then train on 46 to 135 queries"
-    claims = "train on 728 claims (hinge), against the fusion"
-    fresh, loss = "train three layers from a fresh head", f"another loss, {DIRECT} for {OTHER}"
+    many, four, six = "five collections", "four collections", "six collections"
+    few, claims = "then train on 46 to 135 queries", "train on 728 claims (hinge), against the fusion"
+    fresh = f"train three layers from a fresh head, mix ({OTHER}), against BM25"
+    alone = "train on documents alone, in halves with BM25, against BM25"
+    there = "train 50 claims from there, not from a fresh head, in halves with BM25"
+    mix = f"mix such a model with BM25 ({DIRECT}), against it alone"
+    again, loss = f"mix what started from both ({DIRECT}), against it alone", f"another loss, {DIRECT} for {OTHER}"
+    bce = "softmax CE for BCE, a fresh head, one pass, in halves with BM25"
+    linear = "a direct metric for another loss, both tuned, linear model"
+    mixed = {name: difference(kept(name).table(OTHER + MIXED), kept(name).table(FIRST)) for name in FRESH}
     found = {
         "fusion": Effect("fuse BM25 and MiniLM's cosines, no training, against BM25", fusion_pooled(0), many, "fusion"),
         "cosines": Effect("the same, against the cosines alone", fusion_pooled(1), many, "fusion"),
-        "few": Effect(f"{trained} ({OTHER}), against that start", started_pooled(OTHER), four, "fusion"),
-        "few, direct": Effect(f"{trained} ({DIRECT}), against that start", started_pooled(DIRECT), four, "fusion"),
+        "few": Effect(f"{few} ({OTHER}), against that start", started_pooled(OTHER), four, "fusion"),
+        "few, direct": Effect(f"{few} ({DIRECT}), against that start", started_pooled(DIRECT), four, "fusion"),
         "seen": Effect(f"{claims}: claims with a seen abstract", against_fusion("hinge", 1), "SciFact", "seen"),
         "unseen": Effect(f"{claims}: the other claims", against_fusion("hinge", 0), "SciFact", "seen"),
-    }
-    for name in FRESH:
-        mixed = difference(kept(name).table(OTHER + MIXED), kept(name).table(FIRST))
-        found[f"trained, {name}"] = Effect(f"{fresh}, mix ({OTHER}), against BM25", mixed, SIX[name], "mixing")
-    for name in FRESH:
-        what = f"mix such a model with BM25 ({DIRECT}), against it alone"
-        found[f"mixed, {name}"] = Effect(what, mixing(name, DIRECT), SIX[name], "mixing")
-    alone = "train on documents alone, in halves with BM25, against BM25"
-    found["documents"] = Effect(alone, gain("documents", 0, "+ BM25"), "SciFact", "documents")
-    there = "train 50 claims from there, not from a fresh head, in halves with BM25"
-    found["documents, 50"] = Effect(there, against_fresh(50, "+ BM25"), "SciFact", "documents")
-    again = pooled([mixing(name, DIRECT) for name in STARTED])
-    found |= {
-        "mixed again": Effect(f"mix what started from both ({DIRECT}), against it alone", again, four, "mixing"),
+        **{f"trained, {name}": Effect(fresh, gap, SIX[name], "mixing") for name, gap in mixed.items()},
+        **{f"mixed, {name}": Effect(mix, mixing(name, DIRECT), SIX[name], "mixing") for name in FRESH},
+        "documents": Effect(alone, gain("documents", 0, "+ BM25"), "SciFact", "documents"),
+        "documents, 50": Effect(there, against_fresh(50, "+ BM25"), "SciFact", "documents"),
+        "mixed again": Effect(again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "mixing"),
         "loss, mixed": Effect(f"{loss}: all mixed", pooled([losses(name, MIXED) for name in SIX]), six, "losses"),
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
+        "pointwise": Effect(bce, against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
     }
-    found["pointwise"] = Effect(
-        "softmax CE for BCE, a fresh head, one pass, in halves with BM25",
-        against_bce("SoftmaxCE", "+ BM25"),
-        "SciFact",
-        "pointwise",
-    )
-    for name, what in NOISE.items():
+    for name, what in {"linear": linear, "linear-noise": "the same, 30 % of the training grades drawn anew"}.items():
         losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
         found[name] = Effect(f"{what} ({losses_})", primary(name), "MQ2008", "where")
     for measure in ("P@5", "RR", "AP"):
@@ -86,25 +73,21 @@ def effects() -> dict[str, Effect]:
     return found
 
 
-def effects_table() -> str:
-    body = [
-        [
-            one.what,
-            one.found,
-            plain(one.found.finds(), 3),
-            one.found.verdict(),
-            f"[{one.where}](studies/{one.study}.md)",
-        ]
-        for one in effects().values()
-    ]
-    return rows(["what is changed", "difference in nDCG@10, 95 %", "finds", "within .01", "seen on"], body)
+@table("effects")
+def effects_table() -> Iterator[list[object]]:
+    yield ["what is changed", "difference in nDCG@10, 95 %", "finds", "within .01", "seen on"]
+    for one in effects().values():
+        where = f"[{one.where}](studies/{one.study}.md)"
+        yield [one.what, one.found, plain(one.found.finds(), 3), one.found.verdict(), where]
 
 
-def readme_table() -> str:
-    """The README's rows."""
+@table("readme")
+def readme_table() -> Iterator[list[object]]:
     means = kept("scifact").table(OTHER).mean()
-    shown = {
-        "fusion": f"fuse BM25 with MiniLM's cosines, untrained ({COUNTED} collections)",
+    yield ["what you change", "what it did"]
+    yield ["nothing but the seed (SciFact, three layers)", f"{plain(means.min(), 3)} to {plain(means.max(), 3)}"]
+    for name, what in {
+        "fusion": "fuse BM25 with MiniLM's cosines, untrained (five collections)",
         "few": "then train on 46 to 135 queries (four collections)",
         "seen": "or on 728 claims, against that fusion (SciFact): claims whose abstracts it saw",
         "unseen": "the others",
@@ -113,11 +96,8 @@ def readme_table() -> str:
         "loss, mixed": f"another loss, {DIRECT} for {OTHER} (six collections)",
         "linear": "a direct metric for another loss, both tuned, on features (MQ2008)",
         "linear-noise": "the same, 30 % of the training grades drawn anew",
-    }
-    seeds = ["nothing but the seed (SciFact, three layers)", f"{plain(means.min(), 3)} to {plain(means.max(), 3)}"]
-    return rows(
-        ["what you change", "what it did"], [seeds, *([what, effects()[name].found] for name, what in shown.items())]
-    )
+    }.items():
+        yield [what, effects()[name].found]
 
 
 def picture(path: Path) -> None:

@@ -3,95 +3,81 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from itertools import product
 
 import pandas as pd
 
-from scripts.evidence.kept import FIRST, KEPT, MIXED, kept
+from scripts.evidence.kept import FIRST, MIXED, NAMES, kept, study
 from scripts.evidence.losses import DIRECT, OTHER, SIX, STARTED
-from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, rows
+from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, table
 
-NAMES = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl19": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
-NAMES |= {"vaswani": "Vaswani", "demo": "demo"}
+UNTRAINED = {"dl19": 100, "cranfield": 50, "cisi": 50, "vaswani": 50, "demo": 50}
+"""Candidates of a query, by collection."""
 STARTS = {"dl": ("dl19", 100), "cranfield": ("cranfield", 20), "cisi": ("cisi", 20), "vaswani": ("vaswani", 20)}
 """Where the trainings that start at both first stages start: collection and depth."""
 
 
 @functools.cache
-def untrained() -> dict[tuple[str, int], pd.DataFrame]:
-    """nDCG@10 ``[query, share of the cosines]``, by collection and depth."""
-    table = pd.read_csv(
-        KEPT / "untrained.tsv.xz", sep="\t", dtype={"query": str}, index_col=["collection", "depth", "query"]
-    )
-    table.columns = table.columns.astype(float)
-    return {key: of.droplevel([0, 1]) for key, of in table.groupby(level=[0, 1])}
-
-
-UNTRAINED = [name for name in NAMES if any(name == there for there, _ in untrained())]
-
-
 def mixture(name: str, share: float, depth: int | None = None) -> pd.Series:
     """Values per query of BM25 and the cosines in a share; 0 is BM25."""
-    return untrained()[name, depth or max(deep for there, deep in untrained() if there == name)][share]
+    of = study("untrained")
+    of = of[(of.collection == name) & (of.depth == (depth or UNTRAINED[name]))]
+    return of.set_index("query")[f"{share:.2f}"]
 
 
 @functools.cache
 def share_of_others(name: str) -> float:
     """The share of the cosines that is best on average of the other collections."""
     others = [other for other in UNTRAINED if other != name]
-    shares = next(iter(untrained().values())).columns
-    return float(max(shares, key=lambda share: sum(mixture(other, share).mean() for other in others)))
+    return max((n / 20 for n in range(21)), key=lambda share: sum(mixture(other, share).mean() for other in others))
 
 
 def fusion(name: str, against: float, share: float = 0.5) -> Found:
     return of_queries(mixture(name, share) - mixture(name, against))
 
 
-def fusion_by_collection() -> str:
-    """BM25, cosines and both."""
-    body = []
-    for name in UNTRAINED:
-        share = share_of_others(name)
-        means = [mean(mixture(name, one)) for one in (0, 1, 0.5, share)]
-        gaps = [fusion(name, against, which) for which in (0.5, share) for against in (0, 1)]
-        body.append([NAMES[name], len(mixture(name, 0)), *means[:3], f"{means[3]} ({plain(share, 2)})", *gaps])
-    gaps = [fusion_pooled(against, tuned) for tuned in (False, True) for against in (0, 1)]
-    body.append(["pooled", *[""] * 5, *gaps])
-    head = ["", "queries", "BM25", "cosines", "equal shares", "others' best share"]
-    return rows([*head, *(f"{which} − {what}" for which in ("equal", "others'") for what in ("BM25", "cosines"))], body)
-
-
 def fusion_pooled(against: float, by_others: bool = False) -> Pool:
     return pooled([fusion(name, against, share_of_others(name) if by_others else 0.5) for name in UNTRAINED])
 
 
+@table("fusion")
+def fusion_by_collection() -> Iterator[list[object]]:
+    gains = [f"{which} − {what}" for which, what in product(("equal", "others'"), ("BM25", "cosines"))]
+    yield ["", "queries", "BM25", "cosines", "equal shares", "others' best share", *gains]
+    for name in UNTRAINED:
+        share = share_of_others(name)
+        *means, by_others = (mean(mixture(name, one)) for one in (0, 1, 0.5, share))
+        gaps = [fusion(name, against, which) for which, against in product((0.5, share), (0, 1))]
+        yield [NAMES[name], len(mixture(name, 0)), *means, f"{by_others} ({plain(share, 2)})", *gaps]
+    yield ["pooled", *[""] * 5, *(fusion_pooled(against, tuned) for tuned, against in product((False, True), (0, 1)))]
+
+
 def started(name: str, loss: str) -> Found:
     """A training against where it started: equal shares of BM25 and the cosines."""
-    table, (collection, depth) = kept(name).table(loss), STARTS[name]
-    start = mixture(collection, 0.5, depth).rename(0).to_frame()
-    start.index = table.index[[list(table.index.get_level_values("query")).index(query) for query in start.index]]
-    return difference(table, start)
-
-
-def started_by_collection() -> str:
-    body = []
-    for name, (collection, depth) in STARTS.items():
-        start = mean(mixture(collection, 0.5, depth))
-        body.append([SIX[name], start, *(started(name, loss) for loss in (OTHER, DIRECT))])
-    body.append(["pooled", "", *map(started_pooled, (OTHER, DIRECT))])
-    return rows(["", "start: equal shares", f"{OTHER} − start", f"{DIRECT} − start"], body)
+    trained, (collection, depth) = kept(name).table(loss), STARTS[name]
+    start = mixture(collection, 0.5, depth).reindex(trained.index.get_level_values("query"))
+    return difference(trained, start.set_axis(trained.index).to_frame(0))
 
 
 def started_pooled(loss: str) -> Pool:
     return pooled([started(name, loss) for name in STARTED])
 
 
-def hybrid_nfcorpus() -> str:
-    one = kept("hybrid-nfcorpus")
-    first = one.table(FIRST)
-    gap = difference(first, kept("nfcorpus").table(FIRST))
-    body = [["BM25 and cosines by reciprocal ranks", mean(first), "", gap]]
-    for loss in (OTHER, DIRECT):
-        for mixed in ("", MIXED):
-            table = one.table(f"{loss} from both{mixed}")
-            body.append([f"{loss}{', mixed with them' * bool(mixed)}", mean(table), difference(table, first), ""])
-    return rows(["", "nDCG@10", "− reciprocal ranks", "− BM25"], body)
+@table("started")
+def started_by_collection() -> Iterator[list[object]]:
+    yield ["", "start: equal shares", f"{OTHER} − start", f"{DIRECT} − start"]
+    for name, (collection, depth) in STARTS.items():
+        yield [SIX[name], mean(mixture(collection, 0.5, depth)), *(started(name, loss) for loss in (OTHER, DIRECT))]
+    yield ["pooled", "", *map(started_pooled, (OTHER, DIRECT))]
+
+
+@table("hybrid-nfcorpus")
+def hybrid_nfcorpus() -> Iterator[list[object]]:
+    yield ["", "nDCG@10", "− reciprocal ranks", "− BM25"]
+    hybrid = kept("hybrid-nfcorpus")
+    first = hybrid.table(FIRST)
+    yield ["BM25 and cosines by reciprocal ranks", mean(first), "", difference(first, kept("nfcorpus").table(FIRST))]
+    for loss, mixed in product((OTHER, DIRECT), ("", MIXED)):
+        trained = hybrid.table(f"{loss} from both{mixed}")
+        yield [f"{loss}{', mixed with them' * bool(mixed)}", mean(trained), difference(trained, first), ""]

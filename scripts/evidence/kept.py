@@ -15,6 +15,8 @@ KEPT = ROOT / "configs" / "evidence" / "kept"
 STUDIES = ROOT / "docs" / "studies"
 FIRST, MIXED = "first stage", " + first stage"
 MEASURE = "nDCG@10"
+NAMES = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "dl19": "DL 2019", "cranfield": "Cranfield"}
+NAMES |= {"cisi": "CISI", "vaswani": "Vaswani", "demo": "demo"}
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,21 @@ def kept(name: str, folder: Path = KEPT) -> Kept:
 
 
 @functools.cache
+def study(name: str) -> pd.DataFrame:
+    """The table of a study that is not an experiment; ``fold`` is empty where there are none."""
+    table = pd.read_csv(KEPT / f"{name}.tsv.xz", sep="\t", dtype={"query": str}, na_filter=False)
+    return table if "fold" in table else table.assign(fold="")
+
+
+def study_values(name: str, **cells: object) -> pd.DataFrame:
+    """nDCG@10 ``[fold and query, seed]`` of rows that have these cells; what was not trained has the seed 0."""
+    of = study(name)
+    of = of[(of[[*cells]] == pd.Series(cells)).all(axis=1)]
+    return of.pivot(index=["fold", "query"], columns="seed", values="value")
+
+
+@functools.cache
 def claims_of_scifact() -> pd.DataFrame:
     """nDCG@10 of six rankings of SciFact's test claims, and whether training has seen a relevant abstract of each."""
-    return pd.read_csv(ROOT / "configs" / "scifact" / "kept" / "minilm.tsv", sep="\t", index_col="query")
+    path = ROOT / "configs" / "scifact" / "kept" / "minilm.tsv"
+    return pd.read_csv(path, sep="\t", dtype={"query": str}, index_col="query")

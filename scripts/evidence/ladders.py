@@ -3,115 +3,108 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import pandas as pd
 
-from scripts.evidence.kept import KEPT, claims_of_scifact
-from scripts.evidence.statistics import Found, mean, of_queries, pooled, rows, signed
+from scripts.evidence.kept import FIRST, claims_of_scifact, study
+from scripts.evidence.losses import SIX
+from scripts.evidence.statistics import Found, mean, of_queries, pooled, signed, table
 
-TEXTS = {"scifact": "SciFact", "nfcorpus": "NFCorpus", "dl": "DL 2019", "cranfield": "Cranfield", "cisi": "CISI"}
-TEXTS |= {"vaswani": "Vaswani", "demo": "the demo's questions"}
-FEATURES = {"MQ2008": "MQ2008, fold 1", "OHSUMED": "OHSUMED, fold 1"}
-FIRST, FUSED = "first stage", "fused"
+TEXTS = SIX | {"demo": "the demo's questions"}
+FUSED = "fused"
 FIRST_STAGES = {"bm25": "BM25", "rm3": "RM3", "tasb": "TAS-B", "ada2": "ada-002", "splade": "SPLADE"}
 FIRST_STAGES |= {"repllama": "RepLLaMA"}
 RUNGS = {FIRST: FIRST, "other evidence": "cosines", FUSED: FUSED, "from documents alone": "documents alone"}
 RUNGS |= {rung: rung for rung in ("fine-tuned", "averaged", "mixed")}
-TRAINED = ("from documents alone", "fine-tuned", "averaged", "mixed")
 
 
 @functools.cache
-def ladders() -> dict[str, tuple[pd.DataFrame, str]]:
-    """nDCG@10 ``[query, rung]``, lowest first, and the highest rung that was kept, by collection."""
-    table = pd.read_csv(KEPT / "ladders.tsv.xz", sep="\t", dtype={"query": str})
-    found = {}
-    for name, of in table.groupby("collection", sort=False):
-        values = of.pivot(index="query", columns="rung", values="value")[of.rung.unique()]
-        found[str(name)] = values, of[of.kept == 1].rung.iloc[-1]
-    return found
+def ladder(name: str) -> tuple[pd.DataFrame, str]:
+    """nDCG@10 ``[query, rung]`` of a collection, lowest first, and the highest rung that was kept."""
+    of = study("ladders")
+    of = of[of.collection == name]
+    return of.pivot(index="query", columns="rung", values="value")[of.rung.unique()], of[of.kept == 1].rung.iloc[-1]
 
 
-def against(name: str, rung: str | None, other: str) -> Found:
-    """A rung of a collection against another; None is what was kept."""
-    values, kept = ladders()[name]
-    return of_queries(values[rung or kept] - values[other])
+def against(name: str, rung: str, other: str) -> Found:
+    """A rung of a collection against another."""
+    values, _ = ladder(name)
+    return of_queries(values[rung] - values[other])
 
 
-def _shown(name: str, rung: str) -> str:
-    values, kept = ladders()[name]
-    if rung not in values:
-        return ""
-    return f"**{mean(values[rung])}**" if rung == kept else mean(values[rung])
+def _gap(one: pd.Series, other: pd.Series) -> Found | str:
+    """Nothing for a rung and itself."""
+    return of_queries(one - other) if (one - other).any() else ""
 
 
-def ladders_by_collection() -> str:
-    """Every rung, that which was kept in bold."""
-    body = []
+def _means(name: str) -> dict[str, str]:
+    """Of every rung, that which was kept in bold."""
+    values, kept = ladder(name)
+    return {rung: f"**{mean(values[rung])}**" if rung == kept else mean(values[rung]) for rung in values}
+
+
+@table("ladders")
+def ladders_by_collection() -> Iterator[list[object]]:
+    yield ["", "queries", *RUNGS.values(), "ranker − first stage", "ranker − fused"]
     for name, shown in TEXTS.items():
-        values, kept = ladders()[name]
-        gaps = ["" if kept == other else against(name, None, other) for other in (FIRST, FUSED)]
-        body.append([shown, len(values), *(_shown(name, rung) for rung in RUNGS), *gaps])
-    means = [signed(sum(against(name, None, other).mean for name in TEXTS) / len(TEXTS)) for other in (FIRST, FUSED)]
-    body.append(["mean of the differences", *[""] * (1 + len(RUNGS)), *means])
-    return rows(["", "queries", *RUNGS.values(), "ranker − first stage", "ranker − fused"], body)
+        values, kept = ladder(name)
+        gaps = [_gap(values[kept], values[other]) for other in (FIRST, FUSED)]
+        yield [shown, len(values), *(_means(name).get(rung, "") for rung in RUNGS), *gaps]
+    gains = [[against(name, ladder(name)[1], other).mean for name in TEXTS] for other in (FIRST, FUSED)]
+    yield ["mean of the differences", *[""] * (1 + len(RUNGS)), *(signed(sum(of) / len(of)) for of in gains)]
 
 
-def trained(rung: str) -> dict[str, Found]:
-    """A trained rung against the fusion, by collection."""
-    return {name: against(name, rung, FUSED) for name in TEXTS if rung in ladders()[name][0]}
+@table("ladders-trained")
+def ladders_trained() -> Iterator[list[object]]:
+    """Trained rungs against the fusion."""
+    names = [name for name in TEXTS if "mixed" in ladder(name)[0]]
+    yield ["− fused", *(TEXTS[name] for name in names), "pooled"]
+    for rung in ("from documents alone", "fine-tuned", "averaged", "mixed"):
+        gaps = {name: against(name, rung, FUSED) for name in TEXTS if rung in ladder(name)[0]}
+        yield [RUNGS[rung], *(gaps.get(name, "") for name in names), pooled([*gaps.values()])]
 
 
-def ladders_trained() -> str:
-    body = []
-    for rung in TRAINED:
-        found = trained(rung)
-        gaps = [found.get(name, "") for name in trained("mixed")]
-        body.append([RUNGS[rung], *gaps, pooled([*found.values()])])
-    return rows(["− fused", *(TEXTS[name] for name in trained("mixed")), "pooled"], body)
+@table("ladders-features")
+def ladders_of_features() -> Iterator[list[object]]:
+    yield ["", "queries", "best feature", FUSED, "fine-tuned", "mixed"]
+    for name in ("MQ2008", "OHSUMED"):
+        (best, mean_of_best), *others = _means(name).items()
+        gaps = [f"{shown} ({against(name, rung, best)})" for rung, shown in others]
+        yield [f"{name}, fold 1", len(ladder(name)[0]), mean_of_best, *gaps]
 
 
-def ladders_of_features() -> str:
-    body = []
-    for name, shown in FEATURES.items():
-        values, _ = ladders()[name]
-        best, *others = values.columns
-        gaps = [f"{_shown(name, rung)} ({against(name, rung, best)})" for rung in others]
-        body.append([shown, len(values), _shown(name, best), *gaps])
-    return rows(["", "queries", "best feature", FUSED, "fine-tuned", "mixed"], body)
-
-
-def ladders_seen() -> str:
+@table("ladders-seen")
+def ladders_seen() -> Iterator[list[object]]:
     """SciFact's rungs by whether training claims share a relevant abstract."""
-    values = ladders()["scifact"][0]
-    seen = claims_of_scifact().seen.set_axis(claims_of_scifact().index.astype(str)).reindex(values.index)
+    values = ladder("scifact")[0]
+    seen = claims_of_scifact().seen.reindex(values.index)
     parts = {"300 claims": values, "196 with a seen abstract": values[seen == 1], "104 others": values[seen == 0]}
-    body = [[RUNGS[rung], *(mean(part[rung]) for part in parts.values())] for rung in values]
-    return rows(["", *parts], body)
-
-
-def ladders_by_first_stage() -> str:
-    """DL 2020's queries by what found their candidates: three folds, and the ranker that each fold's ladder kept."""
-    body: list[list[object]] = []
-    gaps: dict[str, list[pd.Series]] = {"ranker": [], FUSED: []}
-    for name, shown in FIRST_STAGES.items():
-        values, _ = ladders()[f"dl20-{name}"]
-        means = [mean(values[rung]) for rung in (FIRST, "other evidence", FUSED, "ranker")]
-        for rung, found in gaps.items():
-            found.append(values[rung] - values[FIRST])
-        cells = [of_queries(found[-1]) if found[-1].any() else "" for found in gaps.values()]
-        body.append([shown, *means, *cells])
-    pooled_gaps = [of_queries(sum(found) / len(found)) for found in gaps.values()]
-    body.append(["mean of the six, over queries", *[""] * 4, *pooled_gaps])
-    head = ["first stage", "itself", "best other", FUSED, "ranker", "ranker − first stage", "fused − first stage"]
-    return rows(head, body)
-
-
-def ladders_of_splade() -> str:
-    """DL 2020 from SPLADE's candidates, with training: three folds together."""
-    values, _ = ladders()["dl20-splade-trained"]
-    body = []
+    yield ["", *parts]
     for rung in values:
-        apart = [values[rung] - values[other] for other in (FIRST, FUSED)]
-        gaps = [of_queries(gap) if gap.any() else "" for gap in apart]
-        body.append([RUNGS.get(rung, rung), mean(values[rung]), *gaps])
-    return rows(["", "nDCG@10", "− first stage", "− fused"], body)
+        yield [RUNGS[rung], *(mean(part[rung]) for part in parts.values())]
+
+
+@table("ladders-first")
+def ladders_by_first_stage() -> Iterator[list[object]]:
+    """DL 2020's queries by what found their candidates: three folds, and the ranker that each fold's ladder kept."""
+    yield ["first stage", "itself", "best other", FUSED, "ranker", "ranker − first stage", "fused − first stage"]
+    tables = {shown: ladder(f"dl20-{name}")[0] for name, shown in FIRST_STAGES.items()}
+    for shown, values in tables.items():
+        means = [mean(values[rung]) for rung in (FIRST, "other evidence", FUSED, "ranker")]
+        yield [shown, *means, *(_gap(values[rung], values[FIRST]) for rung in ("ranker", FUSED))]
+    gains = [[values[rung] - values[FIRST] for values in tables.values()] for rung in ("ranker", FUSED)]
+    yield ["mean of the six, over queries", *[""] * 4, *(of_queries(sum(of) / len(of)) for of in gains)]
+
+
+@table("ladders-splade")
+def ladders_of_splade() -> Iterator[list[object]]:
+    """DL 2020 from SPLADE's candidates, with training: three folds together."""
+    values, _ = ladder("dl20-splade-trained")
+    yield ["", "nDCG@10", "− first stage", "− fused"]
+    for rung in values:
+        yield [
+            RUNGS.get(rung, rung),
+            mean(values[rung]),
+            *(_gap(values[rung], values[other]) for other in (FIRST, FUSED)),
+        ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 import pandas as pd
 
 from scripts.evidence.kept import FIRST, MEASURE, MIXED, claims_of_scifact, kept
-from scripts.evidence.losses import DIRECT, OTHER
-from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, rows
+from scripts.evidence.losses import DIRECT, OTHER, SIX
+from scripts.evidence.statistics import Found, Pool, difference, mean, of_queries, plain, pooled, table
 
 MATRICES = {"matrix-mq2008": "MQ2008", "matrix-ohsumed": "OHSUMED", "matrix-dl": "DL 2019"}
 FOUR = ("P@5", "RR", "nDCG@10", "AP")
@@ -17,12 +18,6 @@ FOUR = ("P@5", "RR", "nDCG@10", "AP")
 
 def _own_in_bold(trained: str, cells: Iterable[object]) -> list[object]:
     return [trained, *(f"**{cell}**" if trained == one else cell for cell, one in zip(cells, FOUR, strict=True))]
-
-
-def matrix(name: str) -> str:
-    """Trained on a measure (rows), measured by another (columns)."""
-    body = [_own_in_bold(one, [mean(kept(name).table(one, measure)) for measure in FOUR]) for one in FOUR]
-    return rows([MATRICES[name], *FOUR], body)
 
 
 def against_ndcg(name: str, trained: str, measure: str) -> Found:
@@ -34,76 +29,96 @@ def own_measure(trained: str, measure: str) -> Pool:
     return pooled([against_ndcg(name, trained, measure) for name in MATRICES])
 
 
-def matrix_pooled() -> str:
-    body = [_own_in_bold(one, [own_measure(one, measure) for measure in FOUR]) for one in ("P@5", "RR", "AP")]
-    return rows(["", *FOUR], body)
+@table("matrix-mq2008", "matrix-mq2008")
+@table("matrix-ohsumed", "matrix-ohsumed")
+@table("matrix-dl", "matrix-dl")
+def matrix(name: str) -> Iterator[list[object]]:
+    """Trained on a measure (rows), measured by another (columns)."""
+    yield [MATRICES[name], *FOUR]
+    for trained in FOUR:
+        yield _own_in_bold(trained, [mean(kept(name).table(trained, measure)) for measure in FOUR])
 
 
-def matrix_power() -> str:
+@table("matrix-pooled")
+def matrix_pooled() -> Iterator[list[object]]:
+    yield ["", *FOUR]
+    for trained in ("P@5", "RR", "AP"):
+        yield _own_in_bold(trained, [own_measure(trained, measure) for measure in FOUR])
+
+
+@table("matrix-power")
+def matrix_power() -> Iterator[list[object]]:
     """What each comparison with nDCG@10's row would have found, without a correction."""
-    body = []
-    for name, shown in MATRICES.items():
-        for trained in ("P@5", "RR", "AP"):
-            one = against_ndcg(name, trained, trained)
-            body.append([f"{shown}, {trained} on itself", one, plain(one.finds(), 3)])
-    return rows(["", "− trained on nDCG@10, in its own measure", "finds"], body)
+    yield ["", "− trained on nDCG@10, in its own measure", "finds"]
+    for name, trained in product(MATRICES, ("P@5", "RR", "AP")):
+        gap = against_ndcg(name, trained, trained)
+        yield [f"{MATRICES[name]}, {trained} on itself", gap, plain(gap.finds(), 3)]
 
 
 @functools.cache
 def rankings_of_scifact() -> pd.DataFrame:
     """Seven rankings: BM25, the fusion, four trained and mixed ones, and the two of hybrid-scifact."""
-    table = claims_of_scifact().copy()
-    hybrid = kept("hybrid-scifact")
+    rankings = claims_of_scifact().copy()
     for method, shown in ((OTHER, "LambdaLoss, fused candidates"), (OTHER + MIXED, "the same + its first stage")):
-        one = hybrid.table(method).droplevel("fold").iloc[:, 0]
-        table[shown] = one.set_axis(one.index.astype(int)).reindex(table.index)
-    return table
+        rankings[shown] = kept("hybrid-scifact").table(method).droplevel("fold").iloc[:, 0]
+    return rankings
 
 
 def against_fusion(name: str, part: int | None = None, baseline: str = "fused") -> Found:
-    table = rankings_of_scifact()
-    table = table if part is None else table[table.seen == part]
-    return of_queries(table[name] - table[baseline])
+    rankings = rankings_of_scifact()
+    rankings = rankings if part is None else rankings[rankings.seen == part]
+    return of_queries(rankings[name] - rankings[baseline])
 
 
-def seen_and_unseen() -> str:
-    table, body = rankings_of_scifact(), []
-    for name in table.columns.drop("seen"):
-        means = [mean(table[name]), *(mean(table[name][table.seen == part]) for part in (1, 0))]
+@table("seen")
+def seen_and_unseen() -> Iterator[list[object]]:
+    rankings = rankings_of_scifact()
+    parts = [rankings, *(rankings[rankings.seen == part] for part in (1, 0))]
+    yield ["nDCG@10", "300 claims", "196 seen", "104 others", "− BM25", "− fusion, 196 seen", "− fusion, 104 others"]
+    for name in rankings.columns.drop("seen"):
         shown = {"fused": "BM25 + cosines, equal shares, no training"}.get(name, name)
         gaps = ["", ""] if name == "fused" else [against_fusion(name, part) for part in (1, 0)]
-        body.append([shown, *means, "" if name == "BM25" else against_fusion(name, baseline="BM25"), *gaps])
-    head = ["nDCG@10", "300 claims", "196 seen", "104 others", "− BM25", "− fusion, 196 seen", "− fusion, 104 others"]
-    return rows(head, body)
+        gain = "" if name == "BM25" else against_fusion(name, baseline="BM25")
+        yield [shown, *(mean(part[name]) for part in parts), gain, *gaps]
 
 
-TEACHERS = {"judgments, softmax CE": "judgments, softmax CE", "judgments, TwinSigmoid": "judgments, TwinSigmoid"}
-TEACHERS |= {"order of the llm, RankNet": "a language model's order, RankNet"}
-TEACHERS |= {"ranks of the llm as gains, TwinSigmoid": "its ranks as gains, TwinSigmoid"}
-TEACHERS |= {"scores of SPLADE, margin MSE": "SPLADE's scores on other queries, MarginMSE"}
+JUDGED = "judgments, softmax CE"
+TEACHERS = {
+    "judgments, TwinSigmoid": "judgments, TwinSigmoid",
+    "order of the llm, RankNet": "a language model's order, RankNet",
+    "ranks of the llm as gains, TwinSigmoid": "its ranks as gains, TwinSigmoid",
+    "scores of SPLADE, margin MSE": "SPLADE's scores on other queries, MarginMSE",
+}
 
 
-def teachers() -> str:
-    one, body = kept("distillation"), []
-    judged = one.table("judgments, softmax CE")
-    for method, shown in TEACHERS.items():
-        table = one.table(method)
-        gap = difference(table, judged) if method != "judgments, softmax CE" else None
-        gaps = [gap, plain(gap.finds(), 3)] if gap else ["", ""]
-        body.append([shown, mean(table), difference(table, one.table(FIRST)), *gaps])
-    return rows(["taught by", "nDCG@10", "− BM25", "− judgments, softmax CE", "finds"], body)
+def taught(method: str, against: str = JUDGED) -> Found:
+    return difference(kept("distillation").table(method), kept("distillation").table(against))
 
 
-def lengths() -> str:
-    body = []
-    for name, shown in (("lengths", "a fresh head"), ("lengths-started", "BM25")):
-        for loss in (DIRECT, OTHER):
-            tables = {length: kept(name).table(f"{loss}, {length}") for length in (8, 32, 100)}
-            body.append([f"{loss} from {shown}", *map(mean, tables.values()), difference(tables[100], tables[8])])
-    return rows(["", "8", "32", "100", "100 − 8"], body)
+@table("teachers")
+def teachers() -> Iterator[list[object]]:
+    yield ["taught by", "nDCG@10", "− BM25", f"− {JUDGED}", "finds"]
+    for method, shown in {JUDGED: JUDGED, **TEACHERS}.items():
+        gaps = [] if method == JUDGED else [taught(method), plain(taught(method).finds(), 3)]
+        yield [shown, mean(kept("distillation").table(method)), taught(method, FIRST), *(gaps or ["", ""])]
 
 
-def costs(*names: str) -> str:
+@table("lengths")
+def lengths() -> Iterator[list[object]]:
+    yield ["", "8", "32", "100", "100 − 8"]
+    for (name, shown), loss in product({"lengths": "a fresh head", "lengths-started": "BM25"}.items(), (DIRECT, OTHER)):
+        short, middle, long = (kept(name).table(f"{loss}, {length}") for length in (8, 32, 100))
+        yield [f"{loss} from {shown}", *map(mean, (short, middle, long)), difference(long, short)]
+
+
+@table("losses-cost", *SIX)
+@table("hybrid-cost", "hybrid-nfcorpus")
+@table("seen-cost", "hybrid-scifact")
+@table("matrix-cost", *MATRICES)
+@table("teachers-cost", "distillation")
+@table("lengths-cost", "lengths", "lengths-started")
+def costs(*names: str) -> Iterator[list[object]]:
     """Trainings and seconds, as the cells say."""
-    body = [[name, kept(name).cells, f"{kept(name).seconds:,.0f}"] for name in names]
-    return rows(["values in `configs/evidence/kept`", "training runs", "seconds"], body)
+    yield ["values in `configs/evidence/kept`", "training runs", "seconds"]
+    for name in names:
+        yield [name, kept(name).cells, f"{kept(name).seconds:,.0f}"]

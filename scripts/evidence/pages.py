@@ -4,57 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
-from scripts.evidence import documents, effects, fusion, ladders, losses, others, where
-from scripts.evidence.claims import claims, claims_table
+from scripts.evidence import ladders  # noqa: F401, whose tables no claim names
+from scripts.evidence.claims import claims
 from scripts.evidence.kept import ROOT, STUDIES
-from scripts.evidence.pointwise import pointwise
-from scripts.evidence.statistics import MARGIN, plain
-
-BLOCKS: dict[str, Callable[[], str]] = {
-    "effects": effects.effects_table,
-    "readme": effects.readme_table,
-    "losses-pooled": losses.losses_pooled,
-    "losses-collections": losses.losses_by_collection,
-    "losses-seed-1": losses.first_seed,
-    "losses-seeds": losses.seeds,
-    "losses-cost": lambda: others.costs(*losses.SIX),
-    "fusion": fusion.fusion_by_collection,
-    "started": fusion.started_by_collection,
-    "hybrid-nfcorpus": fusion.hybrid_nfcorpus,
-    "hybrid-cost": lambda: others.costs("hybrid-nfcorpus"),
-    "ladders": ladders.ladders_by_collection,
-    "ladders-trained": ladders.ladders_trained,
-    "ladders-features": ladders.ladders_of_features,
-    "ladders-seen": ladders.ladders_seen,
-    "ladders-first": ladders.ladders_by_first_stage,
-    "ladders-splade": ladders.ladders_of_splade,
-    "mixing": losses.mixing_by_collection,
-    "mixing-counts": losses.counts_table,
-    "seen": others.seen_and_unseen,
-    "seen-cost": lambda: others.costs("hybrid-scifact"),
-    **{name: functools.partial(others.matrix, name) for name in others.MATRICES},
-    "matrix-pooled": others.matrix_pooled,
-    "matrix-power": others.matrix_power,
-    "matrix-cost": lambda: others.costs(*others.MATRICES),
-    "teachers": others.teachers,
-    "teachers-cost": lambda: others.costs("distillation"),
-    "lengths": others.lengths,
-    "lengths-cost": lambda: others.costs("lengths", "lengths-started"),
-    "where": where.where_primary,
-    "where-losses": where.where_losses,
-    "where-between": where.where_between,
-    "where-cost": where.where_cost,
-    "where-pointwise": where.where_pointwise,
-    "where-ladder": where.where_ladder,
-    "documents": documents.documents_means,
-    "documents-fresh": documents.documents_against_fresh,
-    "documents-seen": documents.documents_seen,
-    "pointwise": pointwise,
-    "claims": claims_table,
-}
-"""What stands between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain
 
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")
@@ -64,7 +18,7 @@ NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")
 @functools.cache
 def made(name: str) -> str:
     """A table, as the kept values have it."""
-    return BLOCKS[name]()
+    return markdown(TABLES[name]())
 
 
 def pages() -> dict[str, str]:

@@ -5,8 +5,9 @@ Intervals are Student's, where ``rerank experiment`` resamples: single intervals
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,10 +39,9 @@ class Found:
         """The larger p of the two one-sided tests that the difference is not within the margin."""
         return float(student.sf((margin - abs(self.mean)) / self.error, self.freedom))
 
-    def finds(self, comparisons: int = 1) -> float:
-        """The true difference that is found with a probability of .8, at .05 over so many comparisons."""
-        levels = student.ppf(1 - 0.025 / comparisons, self.freedom) + student.ppf(0.8, self.freedom)
-        return float(levels * self.error)
+    def finds(self) -> float:
+        """The true difference that is found with a probability of .8 at .05."""
+        return float(student.ppf([0.975, 0.8], self.freedom).sum() * self.error)
 
     def verdict(self, margin: float = MARGIN) -> str:
         if self.within(margin) < 0.05:
@@ -69,32 +69,27 @@ def difference(row: pd.DataFrame, against: pd.DataFrame) -> Found:
     seeds, queries = gaps.shape[1], len(gaps)
     by_fold, share = gaps.groupby(level="fold").mean(), gaps.groupby(level="fold").size() / queries
     mean, folds = float(gaps.to_numpy().mean()), len(share)
-    if seeds > 1:
-        parts = [(share[f] ** 2 * by_fold.loc[f].var() / seeds, seeds - 1) for f in share.index]
-    elif folds > 1:
+    if seeds == 1 and folds > 1:
         total = (share**2 * (by_fold.iloc[:, 0] - mean) ** 2).sum() * folds / (folds - 1)
         return Found(mean, float(total**0.5), folds - 1)
-    else:
-        parts = []
-    parts.append((gaps.mean(axis=1).var() / queries, queries - 1))
+    trained = [(share[f] ** 2 * by_fold.loc[f].var() / seeds, seeds - 1) for f in share.index] if seeds > 1 else []
+    parts = [*trained, (gaps.mean(axis=1).var() / queries, queries - 1)]
     total = sum(part for part, _ in parts)
     return Found(mean, float(total**0.5), float(total**2 / sum(part**2 / freedom for part, freedom in parts)))
 
 
 @dataclass(frozen=True)
 class Pool(Found):
-    """Several collections by random effects: tau, the share of spread beyond chance, weights."""
+    """Several collections by random effects: tau, the share of spread beyond chance, half of the prediction."""
 
     tau: float
     heterogeneity: float
-    weights: tuple[float, ...]
     outer: float
 
     @property
     def prediction(self) -> str:
-        return (
-            f"{signed(self.mean - self.outer)} … {signed(self.mean + self.outer)}" if self.outer == self.outer else ""
-        )
+        """Nothing for two collections."""
+        return "" if np.isnan(self.outer) else f"{signed(self.mean - self.outer)} … {signed(self.mean + self.outer)}"
 
 
 def pooled(found: Sequence[Found], estimator: str = "REML") -> Pool:
@@ -124,17 +119,16 @@ def pooled(found: Sequence[Found], estimator: str = "REML") -> Pool:
     w, mu, q = at(tau2)
     error = float((max(1.0, q / (k - 1)) / w.sum()) ** 0.5)
     typical = (k - 1) * (1 / v).sum() / ((1 / v).sum() ** 2 - (1 / v**2).sum())
-    outer = float(student.ppf(0.975, k - 2) * (tau2 + error**2) ** 0.5) if k > 2 else float("nan")
-    return Pool(mu, error, k - 1, tau2**0.5, float(tau2 / (tau2 + typical)), tuple(w / w.sum()), outer)
+    outer = float(student.ppf(0.975, k - 2) * (tau2 + error**2) ** 0.5)
+    return Pool(mu, error, k - 1, tau2**0.5, float(tau2 / (tau2 + typical)), outer)
 
 
 def holm(p: Sequence[float]) -> list[float]:
     """Holm's correction."""
-    order, found, largest = np.argsort(p), [0.0] * len(p), 0.0
-    for step, place in enumerate(order):
-        largest = max(largest, min(1.0, p[place] * (len(p) - step)))
-        found[place] = largest
-    return found
+    order = np.argsort(p)
+    corrected = np.empty(len(p))
+    corrected[order] = np.maximum.accumulate(np.minimum(1, np.array(p)[order] * np.arange(len(p), 0, -1)))
+    return corrected.tolist()
 
 
 def plain(value: float, digits: int = 4) -> str:
@@ -150,6 +144,24 @@ def mean(values: pd.DataFrame | pd.Series, digits: int = 4) -> str:
     return plain(float(values.to_numpy().mean()), digits)
 
 
-def rows(head: Sequence[str], body: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
+Lines = Callable[..., Iterable[Sequence[object]]]
+"""Gives the cells of a table, its head first."""
+
+TABLES: dict[str, Callable[[], Iterable[Sequence[object]]]] = {}
+"""What stands in pages between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+
+
+def table(name: str, *given: str) -> Callable[[Lines], Lines]:
+    """A decorator of what gives a table's lines, from these arguments."""
+
+    def add(lines: Lines) -> Lines:
+        TABLES[name] = functools.partial(lines, *given)
+        return lines
+
+    return add
+
+
+def markdown(lines: Iterable[Sequence[object]]) -> str:
+    """A table of which the first line is the head."""
+    head, *body = lines
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in [head, ["---"] * len(head), *body])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 import pandas as pd
 
-from scripts.evidence.kept import KEPT
-from scripts.evidence.statistics import Found, difference, holm, mean, plain, rows
+from scripts.evidence.kept import study
+from scripts.evidence.statistics import Found, difference, holm, mean, plain, table
 
 MARGIN = 0.005
 DIRECT = ("TwinSigmoid", "SmoothI", "Approx", "NeuralSort")
@@ -29,34 +30,33 @@ CONDITIONS = {
     "ohsumed-linear-noise": "OHSUMED, linear model, 30 % of the grades drawn anew",
     "ohsumed-noise": "OHSUMED, hidden layer, 30 % of the grades drawn anew",
 }
-ALIKE = ("noise", "cut", "quarter", "binary", "clicks")
-"""Conditions that change one factor of `centre`."""
-
-
-@functools.cache
-def where() -> pd.DataFrame:
-    """A row per condition, loss, fold and query; seeds are columns."""
-    return pd.read_csv(KEPT / "where.tsv.xz", sep="\t", dtype={"query": str})
+BASES = {
+    "linear-noise": "linear",
+    "centre": "linear",
+    **dict.fromkeys(("noise", "cut", "quarter", "binary", "clicks"), "centre"),
+    "ohsumed-linear-noise": "ohsumed-linear",
+}
+"""What a condition changes by one factor."""
 
 
 def conditions(losses: tuple[str, ...] = RELATIVE) -> list[str]:
     """Those of which all of these losses are there."""
-    there = where().groupby("condition").loss.agg(set)
+    there = study("where").groupby("condition").loss.agg(set)
     return [name for name in CONDITIONS if {*losses} <= there.get(name, set())]
 
 
 @functools.cache
 def values(condition: str, loss: str) -> pd.DataFrame:
     """nDCG@10 ``[fold and query, seed]``."""
-    table = where()[(where().condition == condition) & (where().loss == loss)].set_index(["fold", "query"])
-    seeds = [name for name in table if name.isdigit()]
-    return table[seeds].set_axis([int(name) for name in seeds], axis=1)
+    of = study("where")
+    of = of[(of.condition == condition) & (of.loss == loss)].set_index(["fold", "query"])
+    return of.filter(regex=r"^\d+$").rename(columns=int)
 
 
 def chosen(condition: str, losses: tuple[str, ...]) -> str:
     """The loss that validation likes best."""
-    table = where()[where().condition == condition].groupby("loss").validation.first()
-    return str(table[list(losses)].idxmax())
+    of = study("where")
+    return str(of[of.condition == condition].groupby("loss").validation.first()[list(losses)].idxmax())
 
 
 def against(condition: str, one: tuple[str, ...], other: tuple[str, ...]) -> Found:
@@ -68,59 +68,57 @@ def primary(condition: str) -> Found:
     return against(condition, DIRECT, OTHER)
 
 
-def _compared(one: tuple[str, ...], other: tuple[str, ...], columns: list[str], adjusted: bool = False) -> str:
-    """A row per condition that has them; a loss is named where it was chosen."""
-    found = {name: against(name, one, other) for name in conditions(one + other)}
-    p = [[f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"] for p in holm([gap.p for gap in found.values()])]
-    body = []
-    for (name, gap), chance in zip(found.items(), p, strict=True):
-        cells = []
-        for losses in (one, other):
-            loss = chosen(name, losses)
-            cells.append(f"{loss} {mean(values(name, loss))}" if len(one) > 1 else mean(values(name, loss)))
-        body.append([CONDITIONS[name], *cells, gap, *chance * adjusted, plain(gap.finds(), 3), gap.verdict(MARGIN)])
-    p_head = ["p (Holm)"] * adjusted
-    return rows(["condition", *columns, "difference, 95 %", *p_head, "finds", "within .005"], body)
+def _compared(
+    one: tuple[str, ...], other: tuple[str, ...], columns: list[str], adjusted: bool = False
+) -> Iterator[list[object]]:
+    """A row per condition that has them; a loss is named where its column is not."""
+    gaps = {name: against(name, one, other) for name in conditions(one + other)}
+    yield ["condition", *columns, "difference, 95 %", *["p (Holm)"] * adjusted, "finds", "within .005"]
+    for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
+        shown = [f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"] * adjusted
+        losses = {loss: mean(values(name, loss)) for loss in (chosen(name, one), chosen(name, other))}
+        means = [of if loss in columns else f"{loss} {of}" for loss, of in losses.items()]
+        yield [CONDITIONS[name], *means, gap, *shown, plain(gap.finds(), 3), gap.verdict(MARGIN)]
 
 
-def where_primary() -> str:
+@table("where")
+def where_primary() -> Iterator[list[object]]:
     return _compared(DIRECT, OTHER, ["direct metric", "other loss"], adjusted=True)
 
 
-def where_losses() -> str:
-    body = []
+@table("where-losses")
+def where_losses() -> Iterator[list[object]]:
+    yield ["", *RELATIVE]
     for name in conditions():
-        means = [float(values(name, loss).to_numpy().mean()) for loss in RELATIVE]
-        body.append([CONDITIONS[name], *(f"**{plain(m)}**" if m == max(means) else plain(m) for m in means)])
-    return rows(["", *DIRECT, *OTHER], body)
+        means = [values(name, loss).to_numpy().mean() for loss in RELATIVE]
+        yield [CONDITIONS[name], *(f"**{plain(m)}**" if m == max(means) else plain(m) for m in means)]
 
 
-def where_pointwise() -> str:
-    """The relative loss that validation likes best against the pointwise one that it likes best."""
+@table("where-pointwise")
+def where_pointwise() -> Iterator[list[object]]:
     return _compared(RELATIVE, POINTWISE, ["relative", "pointwise"])
 
 
-def where_ladder() -> str:
-    """Twin-sigmoid as the ladder has it against LambdaLoss."""
+@table("where-ladder")
+def where_ladder() -> Iterator[list[object]]:
     return _compared((LADDER,), ("LambdaLoss",), [LADDER, "LambdaLoss"])
 
 
-def where_cost() -> str:
-    spent = where().drop_duplicates(["condition", "loss"])
-    body = []
+@table("where-cost")
+def where_cost() -> Iterator[list[object]]:
+    spent = study("where").drop_duplicates(["condition", "loss"])
+    yield ["condition", "networks", "CPU seconds"]
     for name in conditions():
         of = spent[spent.condition == name]
         networks = sum(80 if loss == LADDER else 140 for loss in of.loss)  # points x seeds x folds, and ten seeds
-        body.append([CONDITIONS[name], networks, f"{of.seconds.sum():.0f}"])
-    return rows(["condition", "networks", "CPU seconds"], body)
+        yield [CONDITIONS[name], networks, f"{of.seconds.sum():.0f}"]
 
 
-def where_between() -> str:
+@table("where-between")
+def where_between() -> Iterator[list[object]]:
     """How much the primary difference changes with one factor."""
-    gaps = {}
-    for name in conditions():
-        gaps[name] = values(name, chosen(name, DIRECT)) - values(name, chosen(name, OTHER))
-    first = {"linear-noise": "linear", "centre": "linear", "ohsumed-linear-noise": "ohsumed-linear"}
-    pairs = [(name, first.get(name, "centre")) for name in gaps if name in first or name in ALIKE]
-    body = [[CONDITIONS[name], CONDITIONS[of], difference(gaps[name], gaps[of])] for name, of in pairs if of in gaps]
-    return rows(["the difference of", "less that of", "change, 95 %"], body)
+    yield ["the difference of", "less that of", "change, 95 %"]
+    gaps = {name: values(name, chosen(name, DIRECT)) - values(name, chosen(name, OTHER)) for name in conditions()}
+    for name, base in BASES.items():
+        if {name, base} <= gaps.keys():
+            yield [CONDITIONS[name], CONDITIONS[base], difference(gaps[name], gaps[base])]
