@@ -41,15 +41,11 @@ def differences(name: str, row: str, other_name: str, other: str, measure: str =
     return paired(one.to_numpy().T, two.to_numpy().T, one.index.codes[0])
 
 
-def stand_in(name: str) -> str:
-    """The configuration of the same table on MQ2008."""
-    return f"{name.removesuffix('-web30k')}-mq2008"
-
-
 def ours(rows: Rows) -> Crossed:
-    """The mean over pairs of rows of their differences per training and query."""
-    parts = [differences(stand_in(name), row, stand_in(two), other) for name, row, two, other in rows]
-    return crossed_difference(np.mean([difference for difference, _ in parts], axis=0), parts[0][1])
+    """The mean over pairs of rows of their differences per training and query, of the same tables on MQ2008."""
+    names = {name: f"{name.removesuffix('-web30k')}-mq2008" for one, _, other, _ in rows for name in (one, other)}
+    gaps, folds = zip(*(differences(names[one], row, names[two], other) for one, row, two, other in rows), strict=True)
+    return crossed_difference(np.mean(gaps, axis=0), folds[0])
 
 
 def verdict(mean: float, p: float, signs: Sequence[float]) -> str:
@@ -72,11 +68,9 @@ def table(claims: dict[str, dict[str, Any]]) -> list[str]:
             if paper != "ours"
         }
         low, high = one.interval
-        shown = ", ".join(
-            f"{paper} {value:+.3f}{'' if low <= value <= high else '*'}" for paper, value in there.items()
-        )
+        shown = [f"{paper} {value:+.3f}{'' if low <= value <= high else '*'}" for paper, value in there.items()]
         cells = f"{one.mean:+.3f} [{low:+.3f}, {high:+.3f}] | {one.seeds} × {one.folds} | {p:.2g}"
-        lines.append(f"| {what} | {shown} | {cells} | {verdict(one.mean, p, [*there.values()])} |")
+        lines.append(f"| {what} | {', '.join(shown)} | {cells} | {verdict(one.mean, p, [*there.values()])} |")
     return [line.replace("-0.", "−.").replace("+0.", "+.").replace(" 0.", " .") for line in lines]
 
 
