@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import lzma
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -30,10 +31,11 @@ from rerank.storage.files import atomic_file
 from rerank.training.fit import fit
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+COLUMNS = "bm25", cosine_name(ENCODER)
 KEPT = Path(__file__).parents[2] / "configs" / "evidence" / "kept" / "documents.tsv.xz"
 PASSES = {50: 4, 200: 2, None: 1}
 """By the number of judged claims; None for all."""
-CELLS = [(0, 1), (50, 1), (200, 1), (None, 1), (50, 2), (200, 2), (50, 3), (200, 3)]
+CELLS = [(50, 1), (200, 1), (None, 1), (50, 2), (200, 2), (50, 3), (200, 3)]
 """Judged claims and seed, in the order in which they are run."""
 DEPTH = 20
 """BM25's candidates of a test claim."""
@@ -42,44 +44,55 @@ MIXES = {"alone": (1.0, 0.0, 0.0), "+ BM25": (0.5, 0.5, 0.0), "+ BM25 + cosines"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", required=True, help="lists of the training claims")
-    parser.add_argument("--test", required=True, help="lists of the test claims")
-    parser.add_argument("--folder", type=Path, required=True, help="where lists and models go")
+    parser = parser_of(__doc__)
     parser.add_argument("--starts", nargs="+", choices=["documents", "fresh"], default=["documents", "fresh"])
     parser.add_argument("--output", type=Path, default=KEPT, help="values per claim (.tsv.xz)")
     args = parser.parse_args()
-    args.folder.mkdir(parents=True, exist_ok=True)
-    train, test, lists = Lists.open(args.train), Lists.open(args.test), args.folder / "lists"
-    train = train.select(np.flatnonzero(~np.isin(train.query_keys, test.query_keys)))
-    if not (lists / "test").is_dir():
-        test.top(DEPTH).save(lists / "test")
-        own_lists(whole(train), set(test.query_keys), lists / OWN)
-    cosine = cosine_name(ENCODER)
-    if cosine not in Lists.open(lists / "test").store.column_names:
-        add_cosines(lists / "test", ENCODER)
-    split = Split(args.folder, "test", "nDCG@10")
+    train, split, lists = prepared(args)
+    own_lists(whole(train), set(split.lists.query_keys), lists / OWN)
     for name, weights in {"BM25": (1.0, 0.0), "BM25 + cosines": (0.5, 0.5), "cosines": (0.0, 1.0)}.items():
-        ranker = Blend.mix(zip(("bm25", cosine), weights, strict=True))
+        ranker = Blend.mix(zip(COLUMNS, weights, strict=True))
         keep(args.output, split, {"start": "", "claims": 0, "seed": 0, "mix": name}, ranker)
-    own = args.folder / OWN / "best"
+    own = str(args.folder / OWN / "best")
     if "documents" in args.starts:
         fit(training(ENCODER, "embedding", lists / OWN, 1, 1, "nDCG@10"), args.folder / OWN)
-    for claims, seed in CELLS:
-        for start, (model, kind) in {"documents": (str(own), "head"), "fresh": (ENCODER, "embedding")}.items():
-            if start not in args.starts or (claims == 0 and start == "fresh"):
-                continue
-            if claims != 0:
-                drawn = np.sort(np.random.default_rng(seed).permutation(len(train))[:claims])
-                some = lists / f"train-{claims or 'all'}-{seed}"
-                if not some.is_dir():
-                    whole(train.select(drawn)).save(some)
-                config = training(model, kind, some, seed, PASSES[claims], "nDCG@10")
-                model = str(fit(config, args.folder / f"{start}-{claims or 'all'}-{seed}").folder / "best")
-            for mix, (text, *shares) in MIXES.items():
-                ranker = Blend.mix(zip(("bm25", cosine), shares, strict=True), model, text)
-                about = {"start": start, "claims": len(train) if claims is None else claims, "seed": seed, "mix": mix}
-                keep(args.output, split, about, ranker)
+        keep_mixes(args.output, split, {"start": "documents", "claims": 0, "seed": 1}, own)
+    starts = {"documents": (own, "head"), "fresh": (ENCODER, "embedding")}
+    for (claims, seed), start in product(CELLS, args.starts):
+        name = f"{claims or 'all'}-{seed}"
+        few = lists / f"train-{name}"
+        if not few.is_dir():
+            drawn = np.random.default_rng(seed).permutation(len(train))[:claims]
+            whole(train.select(np.sort(drawn))).save(few)
+        config = training(*starts[start], few, seed, PASSES[claims], "nDCG@10")
+        model = str(fit(config, args.folder / f"{start}-{name}").folder / "best")
+        keep_mixes(args.output, split, {"start": start, "claims": claims or len(train), "seed": seed}, model)
+
+
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
+    """A parser with the options of a study of SciFact."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", required=True, help="lists of the training claims")
+    parser.add_argument("--test", required=True, help="lists of the test claims")
+    parser.add_argument("--folder", type=Path, required=True, help="where lists and models go")
+    return parser
+
+
+def prepared(args: argparse.Namespace) -> tuple[Lists, Split, Path]:
+    """The training claims that no test claim repeats, the test claims with their cosines, and the folder of lists."""
+    train, test, lists = Lists.open(args.train), Lists.open(args.test), args.folder / "lists"
+    if not (lists / "test").is_dir():
+        test.top(DEPTH).save(lists / "test")
+    if COLUMNS[1] not in Lists.open(lists / "test").store.column_names:
+        add_cosines(lists / "test", ENCODER)
+    train = train.select(np.flatnonzero(~np.isin(train.query_keys, test.query_keys)))
+    return train, Split(args.folder, "test", "nDCG@10"), lists
+
+
+def keep_mixes(output: Path, split: Split, about: dict[str, object], model: str) -> None:
+    """Add a model's values, alone and in each of :data:`MIXES`."""
+    for mix, (text, *shares) in MIXES.items():
+        keep(output, split, about | {"mix": mix}, Blend.mix(zip(COLUMNS, shares, strict=True), model, text))
 
 
 def keep(output: Path, split: Split, about: dict[str, object], ranker: Blend) -> None:

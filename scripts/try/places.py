@@ -10,7 +10,6 @@ table, which also shows what could not be installed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -26,7 +25,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
 
-from common import head, rerank_command, row  # noqa: E402
+from common import head, parser_of, rerank_command, row  # noqa: E402
 from serve import service  # noqa: E402
 
 from rerank import CrossEncoder, Lists  # noqa: E402
@@ -47,13 +46,7 @@ print("\\n" + json.dumps([versions, order, said.getvalue().strip().splitlines()[
 
 
 class Recipe(NamedTuple):
-    """A section of the page.
-
-    Attributes:
-        name: its heading.
-        packages: what it installs.
-        code: what it runs; nothing where a shell's line is all there is.
-    """
+    """A section of the page: its heading, what it installs and what it runs."""
 
     name: str
     packages: list[str]
@@ -92,12 +85,11 @@ def question(model: CrossEncoder, folder: str, count: int = 20) -> tuple[str, li
     frame = Lists.open(folder).to_dataframe()
     query = frame["query"].iloc[0]
     texts = dict.fromkeys(" ".join(text.split()[:30]) for text in frame["text"][frame["query"] == query])
-    room = model.document_length
-    return query, [text for text in texts if len(model.tokenizer.tokenize(text)) <= room][:count]
+    return query, [text for text in texts if len(model.tokenizer.tokenize(text)) <= model.document_length][:count]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--model", required=True, help="folder of a trained cross-encoder")
     parser.add_argument("--lists", required=True, help="lists folder")
     parser.add_argument("--environments", required=True, type=Path, help="folder of environments")

@@ -13,18 +13,13 @@ A killed run resumes; values per claim are added to configs/evidence/kept/pointw
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from documents import DEPTH, ENCODER, KEPT, MIXES, PASSES, keep
+from documents import ENCODER, KEPT, PASSES, keep_mixes, parser_of, prepared
 
 from rerank import losses
 from rerank.ladder.plan import training, whole
-from rerank.ladder.split import Blend, Split
-from rerank.lists.view import Lists
-from rerank.scoring.cosines import add_cosines, cosine_name
 from rerank.training.fit import fit
 
 LOSSES = ("BCE", "SoftmaxCE", "LambdaLoss", "MSE")
@@ -32,22 +27,12 @@ LOSSES = ("BCE", "SoftmaxCE", "LambdaLoss", "MSE")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", required=True, help="lists of the training claims")
-    parser.add_argument("--test", required=True, help="lists of the test claims")
-    parser.add_argument("--folder", type=Path, required=True, help="where lists and models go")
+    parser = parser_of(__doc__)
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=LOSSES)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
     parser.add_argument("--output", type=Path, default=KEPT.with_name("pointwise.tsv.xz"), help="values (.tsv.xz)")
     args = parser.parse_args()
-    train, test, lists = Lists.open(args.train), Lists.open(args.test), args.folder / "lists"
-    train = train.select(np.flatnonzero(~np.isin(train.query_keys, test.query_keys)))
-    if not (lists / "test").is_dir():
-        test.top(DEPTH).save(lists / "test")
-    cosine = cosine_name(ENCODER)
-    if cosine not in Lists.open(lists / "test").store.column_names:
-        add_cosines(lists / "test", ENCODER)
-    split = Split(args.folder, "test", "nDCG@10")
+    train, split, lists = prepared(args)
     if not (lists / "train").is_dir():
         whole(train).save(lists / "train")
     for seed in args.seeds:
@@ -55,9 +40,7 @@ def main() -> None:
         for name in args.losses:
             chosen = replace(config, loss=getattr(losses, name)())
             model = str(fit(chosen, args.folder / f"{name}-{seed}").folder / "best")
-            for mix, (text, *shares) in MIXES.items():
-                ranker = Blend.mix(zip(("bm25", cosine), shares, strict=True), model, text)
-                keep(args.output, split, {"loss": name, "seed": seed, "mix": mix}, ranker)
+            keep_mixes(args.output, split, {"loss": name, "seed": seed}, model)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import argparse
 import itertools
 import lzma
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 import yaml
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from rerank.features.letor import LetorData
 from rerank.losses import BCE, MSE, DirectMetric, LambdaLoss, ListNet, RankNet, SoftmaxCE
@@ -55,15 +56,7 @@ KINDS = {loss: kind for kind, losses in DESIGN["losses"].items() for loss in los
 
 @dataclass(frozen=True)
 class Queries:
-    """All lists of a data set, padded, and the folds.
-
-    Attributes:
-        ids: of the queries.
-        features: ``[Q, N, F]``.
-        grades: ``[Q, N]``.
-        mask: ``[Q, N]``.
-        folds: the queries of each split of each fold.
-    """
+    """All lists of a data set, padded to ``[Q, N]``, features to ``[Q, N, F]``; the queries of each fold's splits."""
 
     ids: list[str]
     features: Tensor
@@ -78,20 +71,19 @@ class Queries:
         for fold in range(1, 6):
             splits = LetorData(path, fold=fold).splits(0)
             folds.append({})
-            for name, lists in (("train", splits.train), ("validation", splits.validation), ("test", splits.test)):
-                assert lists is not None
+            for name in ("train", "validation", "test"):
+                lists = getattr(splits, name)
                 matrix = lists.matrix(["features"])
                 folds[-1][name] = list(lists.query_ids)
-                for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
+                for query, (start, end) in zip(lists.query_ids, itertools.pairwise(lists.offsets), strict=True):
                     rows[query] = matrix[start:end], lists.grades[start:end]
-        ids, longest = list(rows), max(len(grades) for _, grades in rows.values())
-        width = next(iter(rows.values()))[0].shape[1]
-        features, grades = torch.zeros(len(ids), longest, width), torch.zeros(len(ids), longest)
-        mask = torch.zeros(len(ids), longest, dtype=torch.bool)
-        for number, (own, labels) in enumerate(rows.values()):
-            features[number, : len(own)] = torch.from_numpy(own.copy())
-            grades[number, : len(own)] = torch.from_numpy(labels.copy()).float()
-            mask[number, : len(own)] = True
+
+        def padded(arrays: Iterable[np.ndarray]) -> Tensor:
+            kind = torch.get_default_dtype()
+            return pad_sequence([torch.tensor(array, dtype=kind) for array in arrays], batch_first=True)
+
+        ids, features, grades = list(rows), *map(padded, zip(*rows.values(), strict=True))
+        mask = padded(np.ones(len(labels)) for _, labels in rows.values()).bool()
         place = {query: number for number, query in enumerate(ids)}
         indexed = [{name: torch.tensor([place[q] for q in of]) for name, of in fold.items()} for fold in folds]
         return cls(ids, features, grades, mask, indexed)
@@ -132,31 +124,25 @@ class Networks:
         if model == "linear":
             self.weights = [drawn(width, 1)]
         else:
-            self.weights = [
-                drawn(width, hidden),
-                torch.zeros(len(rngs), 1, hidden, requires_grad=True),
-                drawn(hidden, 1),
-            ]
-        self.bias = torch.zeros(len(rngs), 1, 1, requires_grad=True) if bias else None
-        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self._all]
+            inner = torch.zeros(len(rngs), 1, hidden, requires_grad=True)
+            self.weights = [drawn(width, hidden), inner, drawn(hidden, 1)]
+        self.bias = torch.zeros(len(rngs), 1, 1, requires_grad=bias)
+        self._trained = [*self.weights, *[self.bias] * bias]
+        self._moments = [(torch.zeros_like(weight), torch.zeros_like(weight)) for weight in self._trained]
         self._steps = 0
-
-    @property
-    def _all(self) -> list[Tensor]:
-        return self.weights if self.bias is None else [*self.weights, self.bias]
 
     def __call__(self, features: Tensor, some: slice = slice(None)) -> Tensor:
         """Scores ``[S, D]`` of features ``[S, D, F]``, or ``[D, F]`` for all."""
         first, *rest = (weight[some] for weight in self.weights)
         found = features @ first
         found = (found + rest[0]).relu() @ rest[1] if rest else found
-        return (found if self.bias is None else found + self.bias[some]).squeeze(-1)
+        return (found + self.bias[some]).squeeze(-1)
 
     @torch.no_grad()
     def step(self, rates: Tensor) -> None:
         """Adam, each network with a rate of its own."""
         self._steps += 1
-        for weight, (mean, square) in zip(self._all, self._moments, strict=True):
+        for weight, (mean, square) in zip(self._trained, self._moments, strict=True):
             assert weight.grad is not None
             mean.lerp_(weight.grad, 0.1)
             square.lerp_(weight.grad**2, 0.001)
@@ -182,20 +168,16 @@ def trained(
     order = sorted(range(len(settings)), key=lambda i: settings[i].fold)
     settings = [settings[i] for i in order]
     rngs = [torch.Generator().manual_seed(1000 * one.seed + one.fold) for one in settings]
-    labels = {
-        one.seed: data.labels(condition.get("labels"), torch.Generator().manual_seed(one.seed)) for one in settings
-    }
-    seen = torch.stack([labels[one.seed] for one in settings]) if len(labels) > 1 else None
-    one_label = next(iter(labels.values()))
+    kind, share = condition.get("labels"), condition.get("queries", 1)
+    labels = {seed: data.labels(kind, torch.Generator().manual_seed(seed)) for seed in {one.seed for one in settings}}
+    seen = torch.stack([labels[one.seed] for one in settings])
     lengths = data.mask.sum(dim=1).float()
     training: list[Tensor] = []
-    for one, rng in zip(settings, rngs, strict=True):
-        learnable = (labels[one.seed] > 0).any(dim=1)
+    for one, rng, own in zip(settings, rngs, seen, strict=True):
         queries = data.folds[one.fold]["train"]
-        queries = queries[learnable[queries]]
-        count = int(len(queries) * condition.get("queries", 1))
-        training.append(queries[torch.randperm(len(queries), generator=rng)[:count]])
-    size, share = DESIGN["batch_size"], condition.get("queries", 1)
+        queries = queries[(own[queries] > 0).any(dim=1)]
+        training.append(queries[torch.randperm(len(queries), generator=rng)[: int(len(queries) * share)]])
+    size = DESIGN["batch_size"]
     clean = (data.grades > 0).any(dim=1)  # an epoch has as many steps whatever the labels are
     steps = min(int(int(clean[fold["train"]].sum()) * share) for fold in data.folds) // size
     networks = Networks(condition["model"], data.features.shape[-1], rngs, isinstance(loss, EachDocument))
@@ -216,7 +198,7 @@ def trained(
             which = batches[:, step]  # [S, B]
             longest = int(lengths[which].max())
             mask = data.mask[which][..., :longest]
-            given = (one_label[which] if seen is None else seen[networks_index, which])[..., :longest]
+            given = seen[networks_index, which][..., :longest]
             features = data.features[which, :longest]
             if (cut := condition.get("documents")) and longest > cut:  # a network draws as much whoever its mates are
                 keys = torch.stack([torch.rand((size, data.mask.shape[1]), generator=rng) for rng in rngs])
@@ -234,8 +216,7 @@ def trained(
             part = slice(group[0], group[-1] + 1)
             with torch.no_grad():
                 queries = data.folds[fold]["validation"]
-                own = torch.stack([labels[settings[i].seed][queries] for i in group])
-                found = ndcg(scored(data, networks, part, queries), own).mean(dim=1)
+                found = ndcg(scored(data, networks, part, queries), seen[part, queries]).mean(dim=1)
                 better = found > best[part]
                 if better.any():
                     queries = data.folds[fold]["test"]
@@ -265,16 +246,15 @@ def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, An
     rate, scale = points[int(found.argmax())]
     settings = [Setting(f, s, rate, scale) for s in DESIGN["seeds"] for f in range(5)]
     values = trained(data, condition, LOSSES[loss], settings)[1]
-    table: dict[tuple[int, str], dict[int, float]] = {}
+    columns: dict[str, list[pd.Series]] = {}
     for one, of in zip(settings, values, strict=True):
-        for query, value in zip(data.folds[one.fold]["test"].tolist(), of.tolist(), strict=True):
-            table.setdefault((one.fold + 1, data.ids[query]), {})[one.seed] = round(value, 5)
-    frame = (
-        pd.DataFrame.from_dict(table, orient="index").rename(columns=str).rename_axis(["fold", "query"]).reset_index()
-    )
+        queries = [data.ids[query] for query in data.folds[one.fold]["test"]]
+        index = pd.MultiIndex.from_product([[one.fold + 1], queries], names=["fold", "query"])
+        columns.setdefault(str(one.seed), []).append(pd.Series([round(value, 5) for value in of.tolist()], index))
+    frame = pd.DataFrame({seed: pd.concat(parts) for seed, parts in columns.items()}).reset_index()
     about = {"condition": name, "loss": loss, "rate": rate, "scale": scale, "validation": round(float(found.max()), 5)}
-    frame = frame.assign(**about, seconds=round(time.process_time() - began, 1))
-    return frame, about | {"seconds": round(time.process_time() - began, 1)}
+    about["seconds"] = round(time.process_time() - began, 1)
+    return frame.assign(**about), about
 
 
 def main() -> None:
