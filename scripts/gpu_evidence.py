@@ -13,6 +13,8 @@ installed is named where it would be used, and is no failure. ``--dry-run`` does
 bf16 reaches in the same process.
 """
 
+# ruff: noqa: E402, since rerank may not be installed
+
 from __future__ import annotations
 
 import argparse
@@ -23,36 +25,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import numpy as np
 import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
 from torch.multiprocessing import get_context
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]  # rerank may not be installed
+sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]
 
-from models import (  # noqa: E402
-    SHAPES,
-    WORDS,
-    need_no_arrow,
-    operations,
-    product_rate,
-    random_model,
-    ready_lists,
-    tiny,
-)
+from common import best_of
+from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, random_model, ready_lists, tiny, whole
 
 need_no_arrow()
 
-LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
+from rerank.kernels.flat_attention import DETERMINISTIC
+from rerank.lists.sampling import Full
+from rerank.lists.tokens import Tokens
+from rerank.losses import ListNet, SmoothINDCG, load_all
+from rerank.models.score import score_lists
+from rerank.training.batches import Batches
+from rerank.training.budget import graph_bytes, tokens_that_fit
+from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.launch import agree, launched
+from rerank.training.step import Gradients, MemoryLimits
 
-GPU_TESTS = ["tests/training/test_gpu.py"]
-"""The files whose tests are marked ``gpu``: no other is imported, since others need more than a GPU's machine has."""
+LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 
 TAIL = 1500
 """Characters of what a failed section printed last as errors."""
@@ -64,15 +68,12 @@ TO_KILL = Path("/proc/self/oom_score_adj")
 """Where Linux is told which process to end if the machine's memory runs out."""
 
 
-class NotInstalled(Exception):
-    """A section needs more than torch, Transformers and Accelerate; names the module."""
-
-
 def need(*modules: str) -> None:
-    """Leave a section out where a module is missing."""
+    """End a section that needs more than torch, Transformers and Accelerate where it is not there."""
     for name in modules:
-        if find_spec(name) is None or type(sys.modules.get(name)).__name__ == "_Absent":
-            raise NotInstalled(name)
+        if find_spec(name) is None or isinstance(sys.modules.get(name), MagicMock):
+            print(f"Not installed: {name}.")
+            sys.exit(NOT_INSTALLED)
 
 
 class Here(NamedTuple):
@@ -88,30 +89,25 @@ class Here(NamedTuple):
 
     def seconds(self, work: Callable[[], Any]) -> float:
         """The best of some rounds, after one that is not timed."""
-        best = np.inf
-        for i in range(self.of(1, 4) + 1):
-            self.wait()
-            started = time.perf_counter()
+
+        def done() -> None:
             work()
             self.wait()
-            best = min(best, time.perf_counter() - started) if i else best
-        return float(best)
+
+        done()
+        return best_of({"work": done}, self.of(1, 4))["work"]
 
     def wait(self) -> None:
         """Until the device has done what it was given."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
-    def peak(self) -> float:
-        """Operations a second of a large product."""
-        return product_rate(self.device, self.of(256, 8192))
-
     def model(self, shape: str, dropout: float = 0.0, lora: Any = None, **settings: Any) -> Any:
         """A model of random weights on the device."""
         from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.models.text.decoder import Decoder
 
-        folder = self.folder / shape.replace("/", " ")
+        folder = self.folder / shape
         if not folder.is_dir():
             random_model(shape, folder, **settings | self.of(tiny(shape), {}))
         given: dict[str, Any] = {"query_length": 32, "document_length": 256, "dropout": dropout}
@@ -121,8 +117,6 @@ class Here(NamedTuple):
 
     def pairs(self, model: Any, queries: int, depth: int) -> tuple[Any, Any]:
         """Lists of pairs of about 270 tokens, two relevant ones in each; and what the model reads of them."""
-        from rerank.lists.tokens import Tokens
-
         lists, rng = ready_lists(queries, depth), np.random.default_rng(0)
         mean, most = self.of((20, 40), (255, 256))
         lengths = np.clip(rng.normal(mean, mean / 6, lists.size), 4, most).astype(int)
@@ -141,10 +135,7 @@ class Work(NamedTuple):
 
 def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto") -> Work:
     """Scoring lists of pairs."""
-    from rerank.models.score import score_lists
-
     lists, inputs = here.pairs(model, *pairs)
-    model._implementations = None
     model.settle(precision, kernels)
     needed = operations(model.network, inputs.lengths(lists.row_numbers))
     return Work(lambda: score_lists(model, inputs, lists, precision=precision), lists.size, needed)
@@ -154,12 +145,7 @@ def training_of(
     here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto", gradient: Any = "auto"
 ) -> Work:
     """A training step on lists of pairs."""
-    from rerank.losses import ListNet
-    from rerank.training.budget import tokens_that_fit
-    from rerank.training.step import Gradients, MemoryLimits
-
     lists, inputs = here.pairs(model, *pairs)
-    model._implementations = None
     model.settle(precision, kernels)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
@@ -176,51 +162,38 @@ def training_of(
     return Work(train, lists.size, 3 * operations(model.network, inputs.lengths(lists.row_numbers)))
 
 
-def whole(lists: Any) -> list[Any]:
-    """All lists as a step sees them."""
-    from rerank.training.batches import ListSample
-
-    return [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
-
-
 def gradient_of(model: Any) -> torch.Tensor:
     """All gradients as one vector."""
     return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
 
 
+def scores_and_gradient(
+    here: Here, model: Any, device: torch.device, precision: Any, kernels: Any
+) -> tuple[np.ndarray, torch.Tensor]:
+    """A copy's on a device, of four lists."""
+    lists, inputs = here.pairs(model, 4, 10)
+    model = copy.deepcopy(model).to(device)
+    model.settle(precision, kernels)
+    scores = score_lists(model, inputs, lists, precision=precision)
+    step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))
+    step.accumulate(whole(lists), 1)
+    return scores, gradient_of(model).cpu()
+
+
 def agreement(here: Here) -> Iterator[str]:
     """Scores, and the gradient of a step, on the device and on the CPU."""
-    from rerank.losses import ListNet
-    from rerank.models.score import score_lists
-    from rerank.training.step import Gradients, MemoryLimits
-
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
     off = []
     for shape in ("MiniLM-L6", "ModernBERT-base", "Qwen3, 8 of 0.6B's 28 layers"):
-        settings = {"num_hidden_layers": 3, "initializer_range": 0.1}
-        plain = here.model(shape, **settings).cpu()
-        lists, inputs = here.pairs(plain, 4, 10)
-        found = {}
-        for name, device, precision in (
-            ("cpu", torch.device("cpu"), "fp32"),
-            ("fp32", here.device, "fp32"),
-            ("bf16", here.device, "bf16"),
-            ("fp16", here.device, "fp16"),
-        ):
-            model = copy.deepcopy(plain).to(device)
-            model.settle(precision, "torch" if name == "cpu" else "own")
-            scores = score_lists(model, inputs, lists, precision=precision)
-            step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))
-            step.accumulate(whole(lists), 1)
-            gradient = gradient_of(model).cpu()
-            found[name] = scores, gradient
-            if name != "cpu":
-                expected, full = found["cpu"]
-                apart = float(np.abs(scores - expected).max() / expected.std())
-                turned = float((gradient - full).norm() / full.norm())
-                yield f"| {shape}, {name} | {apart:.1e} | {turned:.1e} |"
-                limit = 1e-2 if name == "fp32" else 0.5
-                off += [f"{shape} {name}"] if not (apart < limit and turned < limit) else []
+        model = here.model(shape, num_hidden_layers=3, initializer_range=0.1).cpu()
+        expected, full = scores_and_gradient(here, model, torch.device("cpu"), "fp32", "torch")
+        for precision in ("fp32", "bf16", "fp16"):
+            scores, gradient = scores_and_gradient(here, model, here.device, precision, "own")
+            apart = float(np.abs(scores - expected).max() / expected.std())
+            turned = float((gradient - full).norm() / full.norm())
+            yield f"| {shape}, {precision} | {apart:.1e} | {turned:.1e} |"
+            limit = 1e-2 if precision == "fp32" else 0.5
+            off += [f"{shape} {precision}"] if not (apart < limit and turned < limit) else []
     if off:
         raise SystemExit(f"too far from the CPU: {', '.join(off)}")
 
@@ -229,7 +202,7 @@ def rows_of(
     here: Here, shape: str, queries: int, precision: Any, lines: list[tuple[Any, ...]], lora: Any = None
 ) -> Iterator[str]:
     """A table of rates, of a sixth of the lists in training; a line is (work, kernels, dropout, gradient)."""
-    peak = here.peak()
+    peak = product_rate(here.device, here.of(256, 8192))
     yield f"{shape}, {precision}; a product reaches {peak / 1e12:.1f} TFLOP/s.\n"
     yield "| work | kernels | dropout | gradient | pairs/s | of the peak | GB at most |\n|---|---|---|---|---|---|---|"
     for work, kernels, dropout, gradient in lines:
@@ -284,14 +257,11 @@ def lora(here: Here) -> Iterator[str]:
 
 def profiled(here: Here) -> Iterator[str]:
     """Which kernels take the time of scoring and of a step, MiniLM in bf16; the rest of the time it waits."""
-    from torch.profiler import ProfilerActivity, profile
-
-    on_gpu = here.device.type == "cuda"
-    kinds = [ProfilerActivity.CUDA] if on_gpu else [ProfilerActivity.CPU]
+    on_gpu, kinds = here.device.type == "cuda", torch.profiler.ProfilerActivity
     for make, queries in ((scoring_of, 240), (training_of, 40)):
         work = make(here, here.model("MiniLM-L6", 0.1), "bf16", here.of((2, 5), (queries, 50)))
         seconds = here.seconds(work.once)
-        with profile(activities=kinds) as found:
+        with torch.profiler.profile(activities=[kinds.CUDA if on_gpu else kinds.CPU]) as found:
             work.once()
             here.wait()
         events = [(e.self_device_time_total if on_gpu else e.self_cpu_time_total, e) for e in found.key_averages()]
@@ -306,8 +276,6 @@ def profiled(here: Here) -> Iterator[str]:
 
 def resumed(here: Here) -> Iterator[str]:
     """A training of 100 steps, and the same one, killed in the middle and resumed from its checkpoint."""
-    from safetensors.torch import load_file
-
     last = here.of(20, 100)
     here.model("MiniLM-L6", 0.1)  # written once, for all of them
     ends = {}
@@ -329,13 +297,6 @@ def resumed(here: Here) -> Iterator[str]:
 
 def steps(here: Here, run: Path, last: int, killed: int | None) -> None:
     """The process of :func:`resumed`: steps as the trainer takes them, with a checkpoint after every tenth."""
-    from rerank.kernels.flat_attention import DETERMINISTIC
-    from rerank.lists.sampling import Full
-    from rerank.losses import SmoothINDCG
-    from rerank.training.batches import Batches
-    from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-    from rerank.training.step import Gradients, MemoryLimits
-
     DETERMINISTIC.set(True)
     model = here.model("MiniLM-L6", 0.1).train()
     model.settle("bf16", "auto")
@@ -365,11 +326,6 @@ def precisions(here: Here) -> Iterator[str]:
 
 def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
-    from rerank.losses import ListNet
-    from rerank.models.score import score_lists
-    from rerank.training.budget import graph_bytes
-    from rerank.training.step import Gradients, MemoryLimits
-
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     model.settle("bf16", "own")
@@ -395,10 +351,10 @@ def memory(here: Here) -> Iterator[str]:
     yield f"\nScoring takes {most / 65_536 / 1e3:.1f} kB a token, by what its budget is chosen"
     yield f"{64 * model.network.config.hidden_size / 1e3:.1f} kB."
     most, expected = step(MemoryLimits(65_536), "full")
-    whole, _ = step(MemoryLimits(tokens + 1), "full")
+    full, _ = step(MemoryLimits(tokens + 1), "full")
     cached, _ = step(MemoryLimits(8192), "cached")
-    yield f"\nAt most, beside the weights: {whole:.2f} GB with the graph of {tokens} tokens"
-    yield f"({1e6 * whole / tokens:.1f} kB each), {most:.2f} GB of 65,536 at a time, {cached:.2f} GB cached with 8,192."
+    yield f"\nAt most, beside the weights: {full:.2f} GB with the graph of {tokens} tokens"
+    yield f"({1e6 * full / tokens:.1f} kB each), {most:.2f} GB of 65,536 at a time, {cached:.2f} GB cached with 8,192."
     total = torch.cuda.get_device_properties(here.device).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + 0.6e9 * most) / total)
     limits = MemoryLimits(65_536)
@@ -414,10 +370,9 @@ def memory(here: Here) -> Iterator[str]:
 
 def group(here: Here) -> Iterator[str]:
     """The collectives of a training, in a group of one process, as a launcher starts it."""
-    need("accelerate")
-    words = ["-m", "torch.distributed.run", "--nproc_per_node", "1", "--standalone", str(Path(__file__))]
-    dry = ["--dry-run"] if here.dry else []
-    done = subprocess.run([sys.executable, *words, "--section", MEMBER, *dry], stdout=subprocess.PIPE, text=True)
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "1", "--standalone", __file__]
+    words += ["--section", MEMBER, *["--dry-run"] * here.dry]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     yield done.stdout.strip()
     if done.returncode:
         raise SystemExit(f"torchrun: exit status {done.returncode}")
@@ -425,12 +380,6 @@ def group(here: Here) -> Iterator[str]:
 
 def member(here: Here) -> Iterator[str]:
     """The process of :func:`group`: a step as one of two takes it, summed over the one that is there."""
-    import torch.distributed as dist
-
-    from rerank.losses import ListNet
-    from rerank.training.launch import agree, launched
-    from rerank.training.step import Gradients, MemoryLimits
-
     device = launched([], here.folder).device
     model = here.model("MiniLM-L6").train()
     model.settle("fp32", "torch")
@@ -456,9 +405,9 @@ def member(here: Here) -> Iterator[str]:
 def gpu_tests(here: Here) -> Iterator[str]:
     """The tests that need a GPU; where there is none, that they can be collected."""
     need("pytest", "pandas", "pyarrow")
-    words = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", "-p", "no:cacheprovider", *GPU_TESTS]
-    if here.device.type != "cuda":
-        words.append("--collect-only")
+    # the file whose tests are marked gpu alone: others import more than a GPU's machine has
+    words = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", "-p", "no:cacheprovider"]
+    words += ["tests/training/test_gpu.py", *["--collect-only"] * (here.device.type != "cuda")]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     kept = [line for line in lines if line.startswith(("FAILED", "ERROR", "E  "))] + lines[-1:]
@@ -474,11 +423,9 @@ def peers(here: Here) -> Iterator[str]:
     yield "| work | pairs/s |\n|---|---|"
     work = scoring_of(here, ours, "bf16", here.of((3, 6), (200, 50)))
     yield f"| scoring ready tokens, rerank | {work.pairs / here.seconds(work.once):.0f} |"
-    missing = []
-    for attention in ("sdpa", "flash_attention_2"):
-        if attention == "flash_attention_2" and find_spec("flash_attn") is None:
-            missing.append("flash_attn")
-            continue
+    missing = ["flash_attn"] * (find_spec("flash_attn") is None)
+    attentions = ["sdpa"] if missing else ["sdpa", "flash_attention_2"]
+    for attention in attentions:
         once = transformers_alone(here, name, ours, attention)
         yield f"| ready batches of 256 by length, Transformers, {attention} | {work.pairs / here.seconds(once):.0f} |"
     rng, (queries, depth, words) = np.random.default_rng(0), here.of((3, 6, 20), (40, 50, 240))
@@ -491,7 +438,7 @@ def peers(here: Here) -> Iterator[str]:
     try:
         from sentence_transformers import CrossEncoder as Theirs
 
-        for attention in ["sdpa"] if missing else ["sdpa", "flash_attention_2"]:
+        for attention in attentions:
             how = {"dtype": "bfloat16", "attn_implementation": attention}
             theirs = Theirs(name, num_labels=1, device=str(here.device), max_length=291, model_kwargs=how)
             seconds = here.seconds(lambda: theirs.predict(pairs, batch_size=256, show_progress_bar=False))  # noqa: B023
@@ -507,10 +454,8 @@ def transformers_alone(here: Here, name: str, ours: Any, attention: str) -> Call
     """Scores the pairs of :func:`peers` by the architecture's own code, padded and sent before the clock runs."""
     from transformers import AutoModelForSequenceClassification
 
-    network = AutoModelForSequenceClassification.from_pretrained(
-        name, dtype=torch.bfloat16, attn_implementation=attention
-    )
-    network = network.to(here.device).eval()
+    how: dict[str, Any] = {"dtype": torch.bfloat16, "attn_implementation": attention}
+    network = AutoModelForSequenceClassification.from_pretrained(name, **how).to(here.device).eval()
     lists, inputs = here.pairs(ours, *here.of((3, 6), (200, 50)))
     padded = getattr(inputs, "inner", inputs)
     order = lists.row_numbers[np.argsort(-inputs.lengths(lists.row_numbers), kind="stable")]
@@ -535,15 +480,14 @@ def peers_training(here: Here, name: str, pairs: list[tuple[str, str]], depth: i
     frame = pd.DataFrame(pairs, columns=["query", "text"])
     frame["query_id"], frame["doc_id"] = [f"q{i // depth}" for i in range(len(pairs))], frame.index.astype(str)
     lists = Lists.from_dataframe(frame.assign(grade=(frame.index % depth < 2).astype(int)))
-    options = Namespace(threads=torch.get_num_threads(), model=name, query=32, length=256, device=str(here.device))
+    how: dict[str, Any] = {"threads": torch.get_num_threads(), "model": name, "query": 32, "length": 256}
+    options = argparse.Namespace(**how, device=str(here.device))
     rate = (lists.size - int(lists.lengths[0])) / their_training(options, lists, 0.1, here.device.type == "cuda")
     yield f"| training, sentence-transformers LambdaLoss, dropout 0.1 | {rate:.0f} |"
 
 
 def losses(here: Here) -> Iterator[str]:
     """Milliseconds of each loss with its gradient, by lists and their length."""
-    from rerank.losses import load_all
-
     sizes = here.of([(2, 10)], [(8, 50), (64, 240), (16, 1000), (1, 5000)])
     yield f"| loss, ms | {' | '.join(f'{batch} × {length}' for batch, length in sizes)} |"
     yield "|---|" + "---|" * len(sizes)
@@ -558,8 +502,6 @@ def losses(here: Here) -> Iterator[str]:
 
 def compiled(here: Here) -> Iterator[str]:
     """What compiling all that is between MiniLM's attentions would gain (rerank compiles nothing), in bf16."""
-    from rerank.models.score import score_lists
-
     backend = "inductor" if here.device.type == "cuda" else "aot_eager"
     yield "| work | ms | compiled, ms | scores apart, of their spread |\n|---|---|---|---|"
     for make, queries in ((scoring_of, 240), (training_of, 40)):
@@ -581,8 +523,6 @@ def compiled(here: Here) -> Iterator[str]:
 
 def features(here: Here) -> Iterator[str]:
     """Lists of 100 feature vectors a second, by a network and SmoothI."""
-    from rerank.losses import SmoothINDCG
-
     count, size = here.of((16, 8), (512, 136))
     vectors = torch.randn(count, 100, size, device=here.device)
     labels = torch.randint(0, 5, vectors.shape[:2], device=here.device).float()
@@ -633,15 +573,9 @@ SECTIONS = {
 MEMBER = "member"
 
 
-def run(name: str, options: Namespace, limit: float, home: str) -> tuple[str, str]:
+def run(name: str, options: argparse.Namespace, limit: float, home: str) -> tuple[str, str]:
     """A section in a process of its own: how it ended, and what it printed."""
-    words = [
-        sys.executable,
-        str(Path(__file__).resolve()),
-        "--section",
-        name,
-        *(["--dry-run"] if options.dry_run else []),
-    ]
+    words = [sys.executable, __file__, "--section", name, *["--dry-run"] * options.dry_run]
     given = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "0"}
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -675,19 +609,8 @@ def alone(name: str, dry: bool, device: torch.device) -> None:
         TO_KILL.write_text("1000")  # this one, and neither the process that writes the report nor any other
     work = member if name == MEMBER else SECTIONS[name].work
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            for line in work(Here(device, dry, Path(folder))):
-                print(line, flush=True)
-        except NotInstalled as missing:
-            print(f"Not installed: {missing}.")
-            sys.exit(NOT_INSTALLED)
-
-
-def written(report: list[str], output: Path | None) -> None:
-    """The report as far as it is."""
-    if output:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text("\n\n".join(report) + "\n", encoding="utf-8")
+        for line in work(Here(device, dry, Path(folder))):
+            print(line, flush=True)
 
 
 def main() -> None:
@@ -718,10 +641,11 @@ def main() -> None:
             limit = min(left, options.limit or (left if options.dry_run else SECTIONS[section].limit))
             status, text = run(section, options, limit, home.name)
         failed |= not status.startswith(("ok", "not done"))
-        about = " ".join((SECTIONS[section].work.__doc__ or "").split("\n")[0].split())
-        report.append(f"## {section}\n\n{about} *({status})*\n\n{text}".strip())
+        report.append(f"## {section}\n\n{SECTIONS[section].work.__doc__} *({status})*\n\n{text}".strip())
         print(f"\n{report[-1]}", flush=True)
-        written(report, options.output)
+        if options.output:
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.write_text("\n\n".join(report) + "\n", encoding="utf-8")
     sys.exit(1 if failed else 0)
 
 

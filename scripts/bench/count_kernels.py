@@ -10,6 +10,8 @@ that depends on values, a copy that is not asynchronous. Casts by autocast are n
 time.
 """
 
+# ruff: noqa: E402, since rerank may not be installed
+
 from __future__ import annotations
 
 import argparse
@@ -27,8 +29,19 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))  # rerank, where it is not installed
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent)]
+
+from common import head, parser_of, row
+from models import need_no_arrow, random_model, ready_lists, whole
+
+need_no_arrow()
+
+from rerank.lists.tokens import Tokens
+from rerank.losses import load_all
+from rerank.training.step import Gradients, MemoryLimits
 
 VIEWS = (
     *("view", "_unsafe_view", "reshape", "expand", "slice", "select", "unsqueeze", "squeeze", "transpose", "t"),
@@ -40,18 +53,12 @@ VIEWS = (
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "item", "is_nonzero")
 """Operations for whose result the host waits."""
 
-
 MAKING = (torch.tensor, torch.as_tensor, torch.asarray)
 """What makes tensors of lists and arrays."""
 
 
 class Count(TorchDispatchMode):
-    """Counts what a GPU would compute, and where the host would wait for it.
-
-    Attributes:
-        kernels: launches by operation.
-        waits: waits by operation, in order.
-    """
+    """Counts what a GPU would compute by operation, and where the host would wait for it, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,11 +75,10 @@ class Count(TorchDispatchMode):
         self._lists.__exit__(*error)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count one operation."""
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         name = name if name.startswith("_") else name.rstrip("_")
-        given = [*_tensors(args), *_tensors(kwargs.values())]
+        given = _tensors((args, kwargs))
         there = any(tensor.is_meta for tensor in given)
         if there and name == "_local_scalar_dense":
             self.waits.append("a number")
@@ -84,7 +90,7 @@ class Count(TorchDispatchMode):
         if there and (name in WAITS or (name in ("index", "index_put") and masks)):
             self.waits.append(name)
         out = func(*args, **kwargs)
-        arrives = any(tensor.is_meta for tensor in _tensors([out]))
+        arrives = any(tensor.is_meta for tensor in _tensors(out))
         comes = name in ("_to_copy", "copy") and arrives and any(not tensor.is_meta for tensor in given)
         if comes and not (kwargs.get("non_blocking") or (name == "copy" and len(args) > 2 and args[2])):
             self.waits.append("a copy from the host")
@@ -101,7 +107,6 @@ class _Lists(TorchFunctionMode):
         self.waits = waits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count one call."""
         before = len(self.waits)
         out = func(*args, **(kwargs or {}))
         given = args[1] if func is torch.Tensor.new_tensor else args[0] if func in MAKING else None
@@ -114,12 +119,8 @@ class _Lists(TorchFunctionMode):
         return out
 
 
-def _tensors(values: Any) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
 class _Launched:
@@ -132,16 +133,8 @@ class _Launched:
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """Within it the meta device has random numbers, no autocast, FlashAttention and Triton, as far as code asks."""
-
-    class Random:
-        @staticmethod
-        def get_rng_state(_: Any) -> None: ...
-
-        @staticmethod
-        def set_rng_state(*_: Any) -> None: ...
-
     with (
-        mock.patch("torch.get_device_module", lambda _: Random),
+        mock.patch("torch.get_device_module"),
         mock.patch("torch.autocast", lambda *_, **__: nullcontext()),
         mock.patch("torch.is_autocast_enabled", lambda *_: False),
         mock.patch("rerank.kernels.flat_attention._has_kernel", lambda _: True),
@@ -158,24 +151,18 @@ def count_step(
 
     The model is of no use afterwards: its numbers are gone.
     """
-    from rerank.training.batches import ListSample
-    from rerank.training.step import Gradients, MemoryLimits
-
-    groups = [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
     model.to("meta")
     gradients = Gradients(model, inputs, lists, loss, "bf16", MemoryLimits(budget), gradient=mode)  # type: ignore[arg-type]
-    within: list[int] = []
+    finish, within = gradients._finish, []
     with as_on_a_gpu(), Count() as count:
-        finish = getattr(gradients, "_finish", None)  # versions before had none, and waited where they liked
 
-        def end(*told: Any) -> Any:
+        def end(*given: Any) -> Any:
             within.append(len(count.waits))
-            return finish(*told)  # type: ignore[misc]
+            return finish(*given)
 
-        if finish:
-            gradients._finish = end  # type: ignore[method-assign]
-        gradients.accumulate(groups, 1)
-    return count.kernels, count.waits, within[0] if within else len(count.waits)
+        with mock.patch.object(gradients, "_finish", end):
+            gradients.accumulate(whole(lists), 1)
+    return count.kernels, count.waits, within[0]
 
 
 def count_loss(loss: Any, lists: int, depth: int) -> Counter[str]:
@@ -194,10 +181,6 @@ MODELS = {"BERT": "MiniLM-L6", "ModernBERT": "ModernBERT-base", "decoder": "Qwen
 
 def made(kind: str, depth: int, options: argparse.Namespace) -> tuple[Any, Any, Any]:
     """A random model, a decoder with adapters of rank 16, and lists of random words for it."""
-    from models import need_no_arrow, random_model, ready_lists
-
-    need_no_arrow()
-    from rerank.lists.tokens import Tokens
     from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
@@ -222,7 +205,7 @@ def made(kind: str, depth: int, options: argparse.Namespace) -> tuple[Any, Any, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--hidden", type=int, default=384)
     parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--lists", type=int, default=8)
@@ -234,23 +217,20 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--alone", action="store_true", help="the losses without a model, forwards and backwards")
     options = parser.parse_args()
-    from rerank.losses import load_all
-
     known = load_all()
     if options.alone:
-        print(f"| loss | {' | '.join(f'{depth:,} documents' for depth in options.depths)} |")
-        print("|---|" + "---:|" * len(options.depths))
+        head("loss", *(f"{depth:,} documents" for depth in options.depths))
         for loss in options.losses:
-            kernels = [f"{sum(count_loss(known[loss](), options.lists, depth).values()):,}" for depth in options.depths]
-            print(f"| {loss} | {' | '.join(kernels)} |", flush=True)
+            kernels = [count_loss(known[loss](), options.lists, depth).total() for depth in options.depths]
+            row(loss, *(f"{number:,}" for number in kernels))
         return
     print("| model | loss | documents | tokens of a chunk | kernels | attention | waits within the step | at its end |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, loss, depth, budget in product(options.models, options.losses, options.depths, options.budgets):
         kernels, waits, before = count_step(*made(kind, depth, options), known[loss](), budget)
         attention = sum(n for name, n in kernels.items() if "flash" in name or "attention" in name)
-        numbers = depth, budget, sum(kernels.values()), attention, before, len(waits) - before
-        print(f"| {kind} | {loss} | {' | '.join(f'{number:,}' for number in numbers)} |", flush=True)
+        numbers = depth, budget, kernels.total(), attention, before, len(waits) - before
+        row(kind, loss, *(f"{number:,}" for number in numbers))
 
 
 if __name__ == "__main__":

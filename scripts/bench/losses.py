@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from weakref import WeakSet
 
 import torch
 from common import head, parser_of, row
 from torch import Tensor
 
 import rerank
+from rerank.kernels.memory import kept
 from rerank.losses import DirectMetric, LambdaLoss, load_all
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 
@@ -47,28 +47,11 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-class _Kept:
-    """A tensor that a graph keeps, for as long as it does."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-
 def kept_bytes(step: Step, scores: Tensor, labels: Tensor) -> int:
     """Bytes of the distinct tensors that the graph keeps, without the input."""
-    kept: WeakSet[_Kept] = WeakSet()
-
-    def keep(tensor: Tensor) -> _Kept:
-        kept.add(holder := _Kept(tensor))
-        return holder
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda holder: holder.tensor):
-        value = step(scores.requires_grad_(), labels)  # held, so that its graph is
-    storages = {holder.tensor.untyped_storage().data_ptr(): holder.tensor.untyped_storage().nbytes() for holder in kept}
-    del value
-    for given in (scores, labels):
-        storages.pop(given.untyped_storage().data_ptr(), None)
-    return sum(storages.values())
+    with kept(torch.nn.ParameterList([scores, labels])) as graph:
+        _value = step(scores.requires_grad_(), labels)  # held, so that its graph is
+        return graph.bytes
 
 
 def peak_bytes(step: Step, scores: Tensor, labels: Tensor, device: str) -> int:
@@ -133,7 +116,6 @@ def _hardware(device: str) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")

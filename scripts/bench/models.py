@@ -6,12 +6,12 @@ product reaches on the same device.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 if TYPE_CHECKING:
+    from rerank.lists.tokens import Tokens
     from rerank.lists.view import Lists
-
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+    from rerank.training.batches import ListSample
 
 WORDS = ["wing", "flow", "pressure", "heat", "shock", "layer", "plate", "cone", "jet", "drag", "lift", "wave", "theory"]
 
@@ -36,9 +36,6 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Architecture and sizes; the others follow from these."""
 
-DECODERS = ("gemma", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
-"""Architectures that read from left to right."""
-
 
 def tiny(shape: str) -> dict[str, Any]:
     """Sizes with which the same architecture takes no time."""
@@ -47,54 +44,45 @@ def tiny(shape: str) -> dict[str, Any]:
 
 
 def random_model(shape: str, folder: Path, tokenizer: Any = None, **settings: Any) -> str:
-    """Write a classifier of random weights, the same every time; returns its folder.
-
-    Args:
-        shape: one of :data:`SHAPES`, or an architecture, whose sizes are settings.
-        folder: where it goes.
-        tokenizer: its tokenizer; None for one of :data:`WORDS`.
-        settings: of its configuration, over the shape's.
-    """
+    """Write a classifier of random weights, the same every time; settings go over the shape's. Returns its folder."""
     from transformers import AutoConfig, AutoModelForSequenceClassification
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    kind, sizes = SHAPES.get(shape, (shape, settings))
+    kind, sizes = SHAPES[shape]
     sizes = {"num_attention_heads": sizes["hidden_size"] // (32 if shape == "MiniLM-L6" else 64), **sizes}
-    tokenizer = tokenizer or word_tokenizer(pairs=kind not in DECODERS)
+    tokenizer = tokenizer or word_tokenizer(pairs=kind != "qwen3")
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "cls", "sep")}
     ids |= {"bos_token_id": ids["cls_token_id"], "eos_token_id": ids["sep_token_id"]}
     config = AutoConfig.for_model(kind, vocab_size=30_522, num_labels=1, **ids | sizes | settings)
     torch.manual_seed(0)
     network = AutoModelForSequenceClassification.from_config(config)
-    if kind in DECODERS:  # weights that bf16 holds, as those of published decoders are
-        for parameter in network.parameters():
-            parameter.data = parameter.data.bfloat16().float()
+    if kind == "qwen3":
+        network.bfloat16().float()  # weights that bf16 holds, as those of published decoders are
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
-
-
-class _Absent(ModuleType):
-    """In place of a module that is imported for its names alone."""
-
-    __version__ = "0"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.__spec__, self.__path__ = ModuleSpec(name, None), []
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return MagicMock()
 
 
 def need_no_arrow() -> None:
     """Let rerank be imported where PyArrow is not installed, by which it reads and writes lists: here are no files."""
     if find_spec("pyarrow") is None:
         for name in ("pyarrow", "pyarrow.compute", "pyarrow.csv", "pyarrow.json"):
-            sys.modules[name] = _Absent(name)
+            sys.modules[name] = MagicMock(__spec__=ModuleSpec(name, None), __path__=[], __version__="0")
+        from rerank.lists.tokens import Tokens
+
+        Tokens.of = _tokens  # type: ignore[assignment]
+
+
+def _tokens(*sides: list[np.ndarray]) -> Tokens:
+    from rerank.lists.tokens import Tokens
+    from rerank.storage.arrow import Ragged
+
+    columns = [Ragged.__new__(Ragged) for _ in sides]
+    for column, texts in zip(columns, sides, strict=True):
+        column._values, column._starts = [np.concatenate(texts).astype(np.int32)], np.array([0, len(texts)])
+        column._offsets = [np.cumsum([0, *map(len, texts)], dtype=np.int32)]
+    return Tokens(*columns)
 
 
 def ready_lists(queries: int, depth: int) -> Lists:
@@ -113,13 +101,11 @@ def ready_lists(queries: int, depth: int) -> Lists:
     return lists
 
 
-def minilm_tokenizer() -> Any:
-    """MiniLM's own tokenizer, where its files are."""
-    from transformers import AutoTokenizer
+def whole(lists: Lists) -> list[ListSample]:
+    """All lists as a step sees them."""
+    from rerank.training.batches import ListSample
 
-    from rerank.models.weights import find_model
-
-    return AutoTokenizer.from_pretrained(find_model(MINILM))
+    return [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
 
 
 def word_tokenizer(pairs: bool) -> Any:
@@ -159,16 +145,11 @@ def operations(network: Any, lengths: np.ndarray) -> float:
     """
     config = network.config
     times = config.num_hidden_layers if config.model_type == "albert" else 1  # whose layers are one
-    layers = [
-        times * p.numel()
-        for n, p in network.named_parameters()
-        if (".layer" in n or ".albert_layer" in n) and p.ndim == 2
-    ]
-    wide = config.num_attention_heads * (
-        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    )
+    layers = [p.numel() for n, p in network.named_parameters() if p.ndim == 2 and re.search(r"\.(albert_)?layer", n)]
+    wide = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    wide *= config.num_attention_heads
     near = sum(kind == "sliding_attention" for kind in getattr(config, "layer_types", None) or [])
     seen = (config.num_hidden_layers - near) * lengths * (0.5 if hasattr(config, "num_key_value_heads") else 1)
     window = getattr(config, "local_attention", None) or getattr(config, "sliding_window", None) or 0
     seen = seen + near * np.minimum(lengths, window + 1)
-    return float((2 * sum(layers) * lengths + 4 * wide * seen * lengths).sum())
+    return float((2 * times * sum(layers) * lengths + 4 * wide * seen * lengths).sum())

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -95,28 +95,28 @@ def posting(port: int) -> Any:
             local.connection = http.client.HTTPConnection("127.0.0.1", port)
         body = json.dumps({"query": query, "documents": passages})
         local.connection.request("POST", "/rerank", body, {"Content-Type": "application/json"})
-        answer = local.connection.getresponse()
-        if len(json.loads(answer.read()).get("results", ())) != len(passages):
-            sys.exit(f"refused: {answer.status}")
+        response = local.connection.getresponse()
+        if len(json.loads(response.read()).get("results", ())) != len(passages):
+            sys.exit(f"refused: {response.status}")
 
     return ask
 
 
-def metric(port: int, name: str) -> float:
+def answer(port: int, path: str) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
+    connection.request("GET", path)
+    return connection.getresponse()
+
+
+def metric(port: int, name: str) -> float:
+    text = answer(port, "/metrics").read().decode()
     return float(re.search(rf"^{name} (\S+)", text, re.MULTILINE)[1])  # type: ignore[index]
 
 
 def ready(port: int) -> bool:
-    """Whether a service answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == 200
-    except ConnectionError:
-        return False
+    with suppress(ConnectionError):
+        return answer(port, "/health").status == 200
+    return False
 
 
 @contextmanager

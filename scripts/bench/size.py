@@ -74,17 +74,14 @@ def count(files: Iterator[Path]) -> list[int]:
         source = path.read_text(encoding="utf-8")
         documented, imported = set[int](), set[int]()
         for node in ast.walk(ast.parse(source)):
-            if (
-                isinstance(node, ast.Expr)
-                and isinstance(node.value, ast.Constant)
-                and isinstance(node.value.value, str)
-            ):
-                documented |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                imported |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
-        lines = dict(enumerate(source.splitlines(), 1))
+            match node:
+                case ast.Expr(ast.Constant(str())):
+                    documented |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+                case ast.Import() | ast.ImportFrom():
+                    imported |= {*range(node.lineno, (node.end_lineno or 0) + 1)}
+        lines = source.splitlines()
         apart = documented | imported
-        code = sum(1 for i, line in lines.items() if line.strip() and i not in apart and line.strip()[0] != "#")
+        code = sum(bool(line.strip()) and line.strip()[0] != "#" and i not in apart for i, line in enumerate(lines, 1))
         for i, value in enumerate((len(lines), code, len(documented), len(imported))):
             total[i] += value
     return total
@@ -93,8 +90,7 @@ def count(files: Iterator[Path]) -> list[int]:
 def python(tree: Path, code: str) -> str:
     """What code prints in a process that imports the package of a tree."""
     environment = os.environ | {"PYTHONPATH": str(tree), "COLUMNS": "90"}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=environment, cwd=tree, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.check_output([sys.executable, "-c", code], env=environment, cwd=tree, text=True)
 
 
 def options_of(tree: Path, module: str) -> dict[str, int]:
@@ -106,7 +102,6 @@ def options_of(tree: Path, module: str) -> dict[str, int]:
 
 
 def main() -> None:
-    """Print the tables."""
     parser = parser_of(__doc__)
     parser.add_argument("trees", type=Path, nargs="+", help="checkouts")
     trees = [tree.resolve() for tree in parser.parse_args().trees]
@@ -130,11 +125,10 @@ def main() -> None:
     for name in dict.fromkeys(name for found in options for name in found):
         row(f"options of `rerank {name}`", *(found.get(name, "") for found in options))
     row("options", *(sum(found.values()) for found in options))
-    frames = [
-        python(tree, FRAMES.format(module=module)).split()[-2:] for tree, module in zip(trees, modules, strict=True)
-    ]
-    row("frames from `rerank train` to a relaxation", *(one[0] for one in frames))
-    row("frames from `rerank rerank` to the network", *(one[1] for one in frames))
+    code = [FRAMES.format(module=module) for module in modules]
+    frames = zip(*(python(*one).split()[-2:] for one in zip(trees, code, strict=True)), strict=True)
+    for route, numbers in zip(("train` to a relaxation", "rerank` to the network"), frames, strict=True):
+        row(f"frames from `rerank {route}", *numbers)
 
 
 if __name__ == "__main__":

@@ -37,9 +37,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from common import best_of, head, parser_of, row
-from models import MINILM, minilm_tokenizer, operations, product_rate, random_model
+from models import operations, product_rate, random_model
 
 from rerank.evaluation.measures import evaluate
 from rerank.kernels.flat import stop_reading_flat
@@ -63,6 +64,8 @@ from rerank.training.step import Gradients, MemoryLimits
 Texts = list[tuple[str, str]]
 Score = Callable[[Texts], Any]
 
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+
 QUERY = 64
 """Word pieces of a query at the most."""
 
@@ -83,27 +86,19 @@ WAYS: dict[str, tuple[Kernels, bool]] = {
 """What is compared in training: the ways of attention and dropout, and whether chunks are flat."""
 
 
-def random_lists(model: str, queries: int, depth: int, tokens: int) -> Lists:
-    """Lists of pairs of random words, each of which is a token, all pairs of so many tokens."""
-    import pandas as pd
-
-    rng, vocabulary = np.random.default_rng(0), read_tokenizer(Path(model)).get_vocab()
-    words = np.array(sorted(word for word in vocabulary if word.isascii() and word.isalpha() and word.islower()))
-    rows = [
-        (f"q{q}", " ".join(query), f"d{q}-{d}", " ".join(rng.choice(words, tokens - QUERY_WORDS - 3)), int(d < 2))
-        for q in range(queries)
-        for query in [rng.choice(words, QUERY_WORDS)]
-        for d in range(depth)
-    ]
-    return Lists.from_dataframe(pd.DataFrame(rows, columns=["query_id", "query", "doc_id", "text", "grade"]))
-
-
 def lists_of(options: argparse.Namespace) -> Lists:
-    """The lists that were named, or random ones."""
+    """The lists that were named, or pairs of random words, each of which is a token, all pairs of so many tokens."""
     if options.lists:
         return Lists.open(options.lists)
-    queries = max(options.trained, -(-options.scored // options.depth))
-    return random_lists(options.model, queries, options.depth, options.of_tokens)
+    rng, vocabulary = np.random.default_rng(0), read_tokenizer(Path(options.model)).get_vocab()
+    words = np.array(sorted(word for word in vocabulary if word.isascii() and word.isalpha() and word.islower()))
+    rows = []
+    for q in range(max(options.trained, -(-options.scored // options.depth))):
+        query = " ".join(rng.choice(words, QUERY_WORDS))
+        for d in range(options.depth):
+            text = " ".join(rng.choice(words, options.of_tokens - QUERY_WORDS - 3))
+            rows.append((f"q{q}", query, f"d{q}-{d}", text, int(d < 2)))
+    return Lists.from_dataframe(pd.DataFrame(rows, columns=["query_id", "query", "doc_id", "text", "grade"]))
 
 
 def usable_lists(options: argparse.Namespace) -> Lists:
@@ -204,12 +199,9 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import LambdaLoss
     from transformers import PrinterCallback, TrainerCallback
-    from transformers.utils import logging as hf_logging
 
     torch.set_num_threads(options.threads)
-    hf_logging.set_verbosity_error()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-
     ends: list[float] = []
 
     class Clock(TrainerCallback):
@@ -218,22 +210,15 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
 
     config = vars(read_config(find_model(options.model), dropout))
     rates = {name: value for name, value in config.items() if "dropout" in name and value == dropout}
-    model = Theirs(
-        options.model,
-        max_length=options.length + options.query + 3,
-        num_labels=1,
-        device=options.device,
-        config_kwargs=rates,
-    )
+    most = options.length + options.query + 3
+    model = Theirs(options.model, max_length=most, num_labels=1, device=options.device, config_kwargs=rates)
     texts = cut(lists, CrossEncoder(options.model, query_length=options.query, document_length=options.length))
     spans = list(pairwise(lists.offsets))
-    data = Dataset.from_dict(
-        {
-            "query": [texts[a][0] for a, _ in spans],
-            "docs": [[text for _, text in texts[a:b]] for a, b in spans],
-            "labels": [[int(label) for label in lists.grades[a:b]] for a, b in spans],
-        }
-    )
+    columns = {
+        "query": [texts[a][0] for a, _ in spans],
+        "docs": [[text for _, text in texts[a:b]] for a, b in spans],
+        "labels": [lists.grades[a:b].tolist() for a, b in spans],
+    }
     with tempfile.TemporaryDirectory() as folder:
         arguments = CrossEncoderTrainingArguments(
             output_dir=folder,
@@ -246,18 +231,19 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
             save_strategy="no",
             logging_strategy="no",
             disable_tqdm=True,
-            dataloader_num_workers=0,
             seed=0,
         )
         loss = LambdaLoss(model, mini_batch_size=16)
+        data = Dataset.from_dict(columns)
         trainer = CrossEncoderTrainer(model=model, args=arguments, train_dataset=data, loss=loss, callbacks=[Clock()])
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     return ends[-1] - ends[0]
 
 
-def _in_process(train: Callable[..., float], options: argparse.Namespace, *rest: Any) -> float:
-    return train(options, usable_lists(options), *rest)
+def train_alone(train: Callable[..., float], options: argparse.Namespace, *how: Any) -> float:
+    """In a process that was started for it."""
+    return train(options, usable_lists(options), *how)
 
 
 def pairs(options: argparse.Namespace) -> None:
@@ -269,7 +255,7 @@ def pairs(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, spawned() as mine, spawned() as theirs:
         if options.random:
             shape, settings = RANDOM[options.random]
-            options.model = random_model(shape, Path(folder), minilm_tokenizer(), **settings)
+            options.model = random_model(shape, Path(folder), read_tokenizer(find_model(MINILM)), **settings)
         for tokens in options.tokens or [None]:
             options.of_tokens = tokens
             if tokens:
@@ -290,11 +276,9 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     inputs = model.inputs(lists)
     lengths = inputs.lengths(lists.row_numbers)
 
-    scorers = all_scorers(options, model, precision)
-    scorers = {name: make for name, make in scorers.items() if options.scored and _wanted(name, options)}
+    scorers = wanted(all_scorers(options, model, precision), options) if options.scored else {}
     scoring = {name: make() for name, make in scorers.items()}
-    training = {name: train for name, train in all_trainings(options, mine, theirs).items() if _wanted(name, options)}
-    training = training if options.trained else {}
+    training = wanted(all_trainings(options, mine, theirs), options) if options.trained else {}
     for score in scoring.values():
         score(texts[:32])  # nothing is timed the first time
     seconds = best_of({name: partial(score, texts) for name, score in scoring.items()}, options.rounds)
@@ -320,8 +304,8 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
         row(f"{'scoring' if scored else 'training'}, {name}", f"{len(work)} x {work.mean():.0f}", *rates)
 
 
-def _wanted(name: str, options: argparse.Namespace) -> bool:
-    return any(part in name for part in options.only)
+def wanted(contenders: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    return {name: contender for name, contender in contenders.items() if any(part in name for part in options.only)}
 
 
 def _their_best(name: str, seconds: dict[str, float]) -> float:
@@ -360,17 +344,17 @@ def all_trainings(
     options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: ProcessPoolExecutor
 ) -> dict[str, Callable[[], float]]:
     """What times each contender in training, by its name."""
-    trainings: dict[str, Callable[[], float]] = {}
+
+    def timed(process: ProcessPoolExecutor, *work: Any) -> Callable[[], float]:
+        return lambda: process.submit(train_alone, *work).result()
+
+    trainings = {}
     for words, rate in {"dropout 0.1": 0.1, "no dropout": 0.0}.items():
-        for bf16 in (False, True):
-            who = f"sentence-transformers {'bf16' if bf16 else 'fp32'}, {words}"
-            trainings[who] = lambda rate=rate, bf16=bf16: theirs.submit(
-                _in_process, their_training, options, rate, bf16
-            ).result()
+        for precision, bf16 in {"fp32": False, "bf16": True}.items():
+            name = f"sentence-transformers {precision}, {words}"
+            trainings[name] = timed(theirs, their_training, options, rate, bf16)
         for way, how in WAYS.items():
-            trainings[f"{way}, {words}"] = lambda rate=rate, how=how: mine.submit(
-                _in_process, our_training, options, rate, *how
-            ).result()
+            trainings[f"{way}, {words}"] = timed(mine, our_training, options, rate, *how)
     return trainings
 
 
@@ -389,19 +373,17 @@ def ranking(options: argparse.Namespace) -> None:
     for pattern in ("*/*.onnx", "*/*.xml") if options.exported else ():
         for graph in sorted(options.exported.glob(pattern)):
             makers[graph.name] = partial(exported_scoring, model, graph)
-    contenders = {name: make() for name, make in makers.items() if _wanted(name, options)}
+    contenders = {name: make() for name, make in wanted(makers, options).items()}
     for score in contenders.values():
         score(texts[:32])
     works = {name: partial(score, texts) for name, score in contenders.items()}
     seconds = best_of(works, options.rounds, time.process_time)
-    quality = {name: ["", "", ""] for name in contenders}
-    if options.queries:
-        some = lists.select(np.arange(min(options.queries, len(lists))))
-        quality = qualities(some, contenders)
+    some = lists.select(np.arange(min(options.queries, len(lists))))
+    quality = qualities(some, contenders) if options.queries else {}
     first = next(iter(seconds))
     head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
     for name, took in seconds.items():
-        row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality[name])
+        row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality.get(name, [""] * 3))
 
 
 def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]]:
@@ -421,7 +403,6 @@ def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]
 
 
 def main() -> None:
-    """Measure what was asked for."""
     parser = parser_of(__doc__)
     parser.add_argument("what", choices=["pairs", "ranking"])
     parser.add_argument("--lists", help="lists folder with judgments")

@@ -13,7 +13,6 @@ from rerank.storage.files import atomic_folder
 
 
 def main() -> None:
-    """Load, cut, save."""
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
