@@ -23,10 +23,8 @@ from torch import Tensor
 
 import rerank
 from rerank.kernels.memory import kept
-from rerank.losses import DirectMetric, LambdaLoss, load_all
-from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
+from rerank.losses import LambdaLoss, NeuralNDCG, load_all
 
-EXP = "nDCG(dcg='exp-log2')"
 SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> lists in a batch
 
 Step = Callable[[Tensor, Tensor], Tensor]
@@ -87,23 +85,17 @@ def seconds_of(step: Step, scores: Tensor, labels: Tensor, seconds: float, devic
     return [once() for _ in range(max(3, min(300, int(seconds / first))))]
 
 
-def losses() -> dict[str, Step]:
-    """Every loss, by its name; direct metrics as their papers have them."""
-    relaxations = {
-        "ApproxNDCG": Approx(alpha=10),
-        "TwinSigmoidNDCG": TwinSigmoid(alpha=1),
-        "SmoothINDCG": SmoothI(),
-        "NeuralNDCG": NeuralSort(sinkhorn=50),
-        "SoftSortNDCG": SoftSort(tau=1),
-        "FastSoftSortNDCG": FastSoftSort(strength=1),
-        "OptimalTransportNDCG": OptimalTransport(),
-    }
-    steps: dict[str, Step] = {key: DirectMetric(EXP, value) for key, value in relaxations.items()}
-    steps |= {name: kind() for name, kind in load_all().items() if kind.__module__ not in DIRECT}
-    return steps | {"LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
-
-
+NDCG = ("ApproxNDCG", "TwinSigmoidNDCG", "SmoothINDCG", "NeuralNDCG", "SoftSortNDCG", "FastSoftSortNDCG")
 DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
+
+
+def losses() -> dict[str, Step]:
+    """Every loss, by its name, of the direct metrics nDCG alone; as their papers have them."""
+    others = [name for name, kind in load_all().items() if kind.__module__ not in DIRECT]
+    steps: dict[str, Step] = {name: load_all()[name]() for name in (*NDCG, "OptimalTransportNDCG", *others)}
+    return steps | {"NeuralNDCG": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
+
+
 QUADRATIC = ("NeuralNDCG", "OptimalTransportNDCG", "SoftSortNDCG")
 """Losses that hold some matrices of N × N, which are left out where these take more than 2 GiB."""
 
