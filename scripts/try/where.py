@@ -164,7 +164,10 @@ class Setting:
 def trained(
     data: Queries, condition: Mapping[str, Any], loss: Loss, settings: Sequence[Setting]
 ) -> tuple[Tensor, list[Tensor]]:
-    """Validation nDCG@10 of each network at its best epoch, ``[S]``, and test values of its queries there."""
+    """Validation nDCG@10 of each network at its best epoch, ``[S]``, and test values of its queries there.
+
+    Each fold has as many networks.
+    """
     order = sorted(range(len(settings)), key=lambda i: settings[i].fold)
     settings = [settings[i] for i in order]
     rngs = [torch.Generator().manual_seed(1000 * one.seed + one.fold) for one in settings]
@@ -182,9 +185,9 @@ def trained(
     steps = min(int(int(clean[fold["train"]].sum()) * share) for fold in data.folds) // size
     networks = Networks(condition["model"], data.features.shape[-1], rngs, isinstance(loss, EachDocument))
     rates, scales = torch.tensor([one.rate for one in settings]), torch.tensor([one.scale for one in settings])
-    groups = [[i for i, one in enumerate(settings) if one.fold == fold] for fold in range(5)]
+    each = len(settings) // len(data.folds)
     best = torch.full((len(settings),), -1.0)
-    values: list[Tensor] = [torch.empty(0)] * len(settings)
+    values = [torch.zeros(each, len(fold["test"])) for fold in data.folds]
     networks_index = torch.arange(len(settings))[:, None]
     for epoch in range(DESIGN["epochs"]):
         rows = []
@@ -210,23 +213,18 @@ def trained(
             total = loss(scores.flatten(0, 1), given.flatten(0, 1), mask.flatten(0, 1)) / size
             total.backward()
             networks.step(rates)
-        for fold, group in enumerate(groups):
-            if not group:
-                continue
-            part = slice(group[0], group[-1] + 1)
+        for i, fold in enumerate(data.folds):
+            part = slice(i * each, (i + 1) * each)
+            validation, test = fold["validation"], fold["test"]
             with torch.no_grad():
-                queries = data.folds[fold]["validation"]
-                found = ndcg(scored(data, networks, part, queries), seen[part, queries]).mean(dim=1)
+                found = ndcg(scored(data, networks, part, validation), seen[part, validation]).mean(dim=1)
                 better = found > best[part]
                 if better.any():
-                    queries = data.folds[fold]["test"]
-                    test = ndcg(scored(data, networks, part, queries), data.grades[queries])
-                    for place, i in enumerate(group):
-                        if better[place]:
-                            values[i] = test[place]
+                    values[i][better] = ndcg(scored(data, networks, part, test), data.grades[test])[better]
                 best[part] = torch.maximum(best[part], found)
+    tests = [of for fold in values for of in fold]
     back = sorted(range(len(order)), key=order.__getitem__)
-    return best[back], [values[i] for i in back]
+    return best[back], [tests[i] for i in back]
 
 
 def scored(data: Queries, networks: Networks, part: slice, queries: Tensor) -> Tensor:
