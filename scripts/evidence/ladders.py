@@ -103,8 +103,5 @@ def ladders_of_splade() -> Iterator[list[object]]:
     values, _ = ladder("dl20-splade-trained")
     yield ["", "nDCG@10", "− first stage", "− fused"]
     for rung in values:
-        yield [
-            RUNGS.get(rung, rung),
-            mean(values[rung]),
-            *(_gap(values[rung], values[other]) for other in (FIRST, FUSED)),
-        ]
+        gaps = [_gap(values[rung], values[other]) for other in (FIRST, FUSED)]
+        yield [RUNGS.get(rung, rung), mean(values[rung]), *gaps]
