@@ -221,15 +221,15 @@ def main() -> None:
     if options.alone:
         head("loss", *(f"{depth:,} documents" for depth in options.depths))
         for loss in options.losses:
-            kernels = [count_loss(known[loss](), options.lists, depth).total() for depth in options.depths]
-            row(loss, *(f"{number:,}" for number in kernels))
+            numbers = [count_loss(known[loss](), options.lists, depth).total() for depth in options.depths]
+            row(loss, *(f"{number:,}" for number in numbers))
         return
     print("| model | loss | documents | tokens of a chunk | kernels | attention | waits within the step | at its end |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for kind, loss, depth, budget in product(options.models, options.losses, options.depths, options.budgets):
         kernels, waits, before = count_step(*made(kind, depth, options), known[loss](), budget)
         attention = sum(n for name, n in kernels.items() if "flash" in name or "attention" in name)
-        numbers = depth, budget, kernels.total(), attention, before, len(waits) - before
+        numbers = [depth, budget, kernels.total(), attention, before, len(waits) - before]
         row(kind, loss, *(f"{number:,}" for number in numbers))
 
 

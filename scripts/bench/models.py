@@ -71,18 +71,18 @@ def need_no_arrow() -> None:
             sys.modules[name] = MagicMock(__spec__=ModuleSpec(name, None), __path__=[], __version__="0")
         from rerank.lists.tokens import Tokens
 
-        Tokens.of = _tokens  # type: ignore[assignment]
+        Tokens.of = _tokens  # type: ignore[method-assign]
 
 
-def _tokens(*sides: list[np.ndarray]) -> Tokens:
+def _tokens(queries: list[np.ndarray], documents: list[np.ndarray]) -> Tokens:
     from rerank.lists.tokens import Tokens
     from rerank.storage.arrow import Ragged
 
-    columns = [Ragged.__new__(Ragged) for _ in sides]
-    for column, texts in zip(columns, sides, strict=True):
+    sides = Ragged.__new__(Ragged), Ragged.__new__(Ragged)
+    for column, texts in zip(sides, (queries, documents), strict=True):
         column._values, column._starts = [np.concatenate(texts).astype(np.int32)], np.array([0, len(texts)])
         column._offsets = [np.cumsum([0, *map(len, texts)], dtype=np.int32)]
-    return Tokens(*columns)
+    return Tokens(*sides)
 
 
 def ready_lists(queries: int, depth: int) -> Lists:
