@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.kernels.by_layer import called
-from rerank.kernels.flat_attention import SEEN, Sequences, attend
+from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.flat_modern import MODERN, read_modern
 from rerank.kernels.implementations import implementation_of
 from rerank.kernels.one_product import by_one_product, products
@@ -195,5 +195,6 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     query, key, value = (each.unflatten(1, heads) for each in found)
     hidden = hidden if asked is None else hidden[asked]
     dropout = own.dropout.p if own.training else 0.0
-    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, implementation_of(own, dropout > 0))
+    call = AttentionCall(query, key, value, sequences, own.scaling, dropout, cls_only)
+    seen = attend(call, implementation_of(own, dropout > 0))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

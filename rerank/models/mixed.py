@@ -85,16 +85,9 @@ class Mixed(RanksTexts, Model):
     ) -> None:
         self.mix = _checked_mix(model, columns, text, by, cosines or {})
         self.model = model
+        self.weights: dict[str, float] = self.mix["columns"]
+        self.cosines: dict[str, dict[str, str]] = self.mix.get("cosines", {})
         self._encoders: dict[str, Embedder] = {}
-
-    @property
-    def cosines(self) -> dict[str, dict[str, str]]:
-        """What the columns are made by that it computes where they are missing."""
-        return dict(self.mix.get("cosines", {}))
-
-    @property
-    def weights(self) -> dict[str, float]:
-        return dict(self.mix["columns"])
 
     @property
     def columns(self) -> list[str]:  # type: ignore[override]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels import cpu_attention
+from rerank.kernels import cpu_attention, interface
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
 from rerank.kernels.flat import NAME
 from rerank.kernels.interface import attention, use_attention
@@ -101,7 +101,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("elements", [1, 2 * 162, 10**6], ids=["one by one", "two by two", "together"])
 @pytest.mark.parametrize("name", MASKS)
 def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_attention, "ELEMENTS", elements)
+    monkeypatch.setattr(interface, "ELEMENTS", elements)
     tensors, mask = states(), MASKS[name]
     ours = call(tensors, mask)
     theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask, scale=0.7)

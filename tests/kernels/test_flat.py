@@ -16,7 +16,7 @@ from torch import Tensor
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
 from tests.kernels.flat import check, check_flat, formula, network_of, padded, rows_of_layers
 
@@ -84,16 +84,15 @@ def test_every_way_is_the_formula(
     states = [torch.randn(sum(lengths), heads, 8).requires_grad_() for heads in ((4, 2, 2) if causal else (4, 4, 4))]
     expected = formula(states, sequences, window, causal)
     asked, expected = (x[sequences.first] if first else x for x in (states[0], expected))
-    given = (asked, *states[1:], sequences, 0.7, 0.0, first)
+    call = AttentionCall(asked, *states[1:], sequences, 0.7, 0.0, first, window, causal)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         patch.setattr(flat_attention, "ELEMENTS", 100)
         if way in ("products", "pytorch"):
-            found = attend(*given, window=window, causal=causal)
+            found = attend(call)
         else:
             patch.setattr(torch.ops.aten, "_flash_attention_forward", flash)
             patch.setattr(torch.ops.aten, "_flash_attention_backward", flash_backward)
-            call = flat_attention.AttentionCall(*given, window, causal)
             found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
         check(found, expected, states)
 
@@ -138,7 +137,7 @@ def flash_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, 
 def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
     tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
     torch.manual_seed(3)
-    ours = attend(*tensors, sequences, 0.7, 0.25, first=False)
+    ours = attend(AttentionCall(*tensors, sequences, 0.7, 0.25, False))
     torch.manual_seed(3)
     gone = []
     for _, _, count, length in sequences.runs(flat_attention.ELEMENTS // 3):
@@ -154,7 +153,7 @@ def test_padded_dropout_keeps_the_mean() -> None:
     lengths = [7, 3, 12]
     tensors, sequences = states(22), Sequences.of(lengths)
     tensors[2] = torch.ones_like(tensors[2])
-    asked = flat_attention.AttentionCall(*tensors, sequences, 0.7, 0.3, False)
+    asked = AttentionCall(*tensors, sequences, 0.7, 0.3, False)
     found = torch.stack([flat_attention._padded(asked) for _ in range(400)])
     assert float((found == 1).float().mean()) < 0.5
     assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
@@ -170,7 +169,7 @@ def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,))
         sequences = Sequences.of([10])
-        check(attend(*tensors, sequences, 0.7, 0.0, False), formula(tensors, sequences), tensors)
+        check(attend(AttentionCall(*tensors, sequences, 0.7, 0.0, False)), formula(tensors, sequences), tensors)
 
 
 def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
@@ -188,7 +187,8 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
             [F.scaled_dot_product_attention(*(x.transpose(0, 1) for x in p), scale=0.7).transpose(0, 1) for p in parts]
         )
 
-    assert error(attend(*rounded, Sequences.of(lengths), 0.7, 0.0, False)) < 1.5 * error(theirs(*rounded))
+    found = attend(AttentionCall(*rounded, Sequences.of(lengths), 0.7, 0.0, False))
+    assert error(found) < 1.5 * error(theirs(*rounded))
 
 
 @pytest.mark.parametrize("kind", KINDS)

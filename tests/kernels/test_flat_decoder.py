@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import flat_attention
 from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
 from tests.close import check_close
@@ -106,7 +106,7 @@ def test_places_without_a_token_change_nothing() -> None:
     states = [torch.randn(roomy.total, 2, 8) for _ in range(3)]
     real = torch.cat([torch.arange(n) + int(s) for n, s in zip(lengths, roomy.starts, strict=False)])
     for window in (None, 30):
-        found = attend(*states, roomy, 0.7, 0.0, False, window=window, causal=True)
-        expected = attend(*(state[real] for state in states), tight, 0.7, 0.0, False, window=window, causal=True)
+        found = attend(AttentionCall(*states, roomy, 0.7, 0.0, False, window, True))
+        expected = attend(AttentionCall(*(state[real] for state in states), tight, 0.7, 0.0, False, window, True))
         check_close(found[real], expected)
     assert torch.equal(real[tight.last], roomy.last)

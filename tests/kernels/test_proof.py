@@ -12,7 +12,8 @@ import torch
 from transformers.models.bert import modeling_bert
 from transformers.models.distilbert import modeling_distilbert
 
-from rerank.kernels import flat, flat_attention
+from rerank.kernels import flat
+from rerank.kernels.cpu_attention import Attention
 from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat
 from rerank.kernels.implementations import Implementations, implementations_of
 from rerank.kernels.precision import Precision
@@ -124,9 +125,9 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let our way attend to the tokens of other texts."""
     usual = flat.attend
 
-    def attend(query: Any, key: Any, value: Any, sequences: Any, *rest: Any) -> Any:
-        own = rest[3] == "own"
-        return usual(query, key.roll(5, 0) if own else key, value.roll(5, 0) if own else value, sequences, *rest)
+    def attend(call: Any, way: Any) -> Any:
+        others = call._replace(key=call.key.roll(5, 0), value=call.value.roll(5, 0))
+        return usual(others if way == "own" else call, way)
 
     monkeypatch.setattr(flat, "attend", attend)
 
@@ -167,14 +168,14 @@ def test_a_backward_pass_that_is_missing_is_noticed(tiny_model: Path, monkeypatc
     def backward(*_: Any) -> None:
         raise NotImplementedError("no kernel image is available")
 
-    monkeypatch.setattr(flat_attention._Flat, "backward", staticmethod(backward))
+    monkeypatch.setattr(Attention, "backward", staticmethod(backward))
     assert proved(model) == "NotImplementedError: no kernel image is available"
 
 
 def test_a_backward_pass_that_is_wrong_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), flat_attention._Flat.backward
+    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), Attention.backward
     monkeypatch.setattr(
-        flat_attention._Flat,
+        Attention,
         "backward",
         staticmethod(lambda ctx, gradient: (*(2 * g if g is not None else g for g in usual(ctx, gradient)),)),
     )
@@ -185,10 +186,10 @@ def test_dropout_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytest.
     """As of FlashAttention 3; a network without dropout does not need it."""
     usual = flat.attend
 
-    def attend(query: Any, key: Any, value: Any, sequences: Any, scale: float, dropout: float, *rest: Any) -> Any:
-        if dropout and rest[1] == "own":
+    def attend(call: Any, way: Any) -> Any:
+        if call.dropout and way == "own":
             raise RuntimeError("dropout_p must be 0")
-        return usual(query, key, value, sequences, scale, dropout, *rest)
+        return usual(call, way)
 
     monkeypatch.setattr(flat, "attend", attend)
     for rate, why in ((0.0, None), (0.1, "RuntimeError: dropout_p must be 0")):

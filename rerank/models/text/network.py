@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.errors import UserError, one_line
-from rerank.models.weights import copied, tensor_names
+from rerank.models.weights import tensor_names, write_weights
 from rerank.storage.files import say_once
 
 FOUND = 0.9
@@ -247,11 +247,8 @@ class ClsHead(nn.Module):
         return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
 
     def save_pretrained(self, folder: Path, **_: Any) -> None:
-        from safetensors.torch import save_file
-
-        Path(folder).mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
-        save_file(copied(self.state_dict()), str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+        write_weights(folder, self.state_dict())
 
 
 def keep_float32(module: nn.Module) -> None:

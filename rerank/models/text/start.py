@@ -76,10 +76,10 @@ class Start(nn.Module):
         return cls(chosen, depth, weight, before["weights"] if same else None)
 
     def begin(self) -> None:
-        if self.columns:
-            self.set(self.saved) if self.saved is not None else self.share(
-                WEIGHT if self.weight is None else self.weight
-            )
+        if self.saved is not None:
+            self.set(self.saved)
+        elif self.columns:
+            self.share(WEIGHT if self.weight is None else self.weight)
 
     def identity(self, at_zero: bool) -> dict[str, Any]:
         """What it decides of a model's arguments; ``at_zero`` says whether the text part adds nothing at first."""
