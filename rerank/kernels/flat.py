@@ -92,15 +92,10 @@ def _drops(network: Any) -> bool:
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
-    """Padded rows end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
+    """Padded rows ``[n, L]`` end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
 
-    Args:
-        batch: ``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, ``[n, L]``, on the CPU.
-        network: what will read it.
-        shared: tokens at the beginning of all rows that are to be there once.
-
-    Returns:
-        The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
+    The ids and ``position_ids`` are ``[1, T]``, and the rows :class:`Sequences`; there is no mask. So many ``shared``
+    tokens at the beginning of all rows are there once.
     """
     mask = batch["attention_mask"].bool()
     flat = {name: value for name, value in batch.items() if name not in (*TOKENS, "attention_mask")}

@@ -232,15 +232,15 @@ def write_ranker(
     by: By = "z",
     cosines: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write a ranker's folder: a trained model's files, and a mix.
+    """Write a ranker's folder: a trained model's files, and a mix; see :class:`Mixed`.
 
     Args:
         model: the model's folder, or its name on the hub; None for a fusion of columns alone.
         columns: the weight of each column; none for the model alone.
         text: the weight of the model's scores.
         output: the folder to make.
-        by: what is summed: ``z``, or reciprocal ranks (``rrf``).
-        cosines: see :class:`Mixed`.
+        by: what is summed.
+        cosines: what columns of cosines are made by.
 
     Raises:
         UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.

@@ -33,11 +33,10 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.s
 
 
 def find_model(name: str) -> Path:
-    """The folder with a model's files.
+    """The folder with a model's files: that of this name, or of the hub.
 
-    Args:
-        name: a folder, or a name on the hub. A hub model that an installed package carries is taken from there,
-            after its weights' sha256 was compared with the original's, so that it needs no network.
+    A hub model that an installed package carries is taken from there, after its weights' sha256 was compared with the
+    original's, so that it needs no network.
     """
     if Path(name).is_dir():
         return _checked(Path(name))

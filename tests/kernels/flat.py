@@ -90,6 +90,12 @@ def formula(
     return torch.einsum("hqk,khd->qhd", weights, value)
 
 
+def lost(words: Tensor, count: int, steps: int) -> Tensor:
+    """Which elements go: low bytes come first, then high ones."""
+    pairs = words.view(torch.uint8).view(-1, 2)
+    return torch.cat([pairs[:, 0], pairs[:, 1]])[:count] < steps
+
+
 def check(ours: Tensor, theirs: Tensor, tensors: list[Tensor]) -> None:
     check_close(ours, theirs)
     weight = torch.arange(ours.numel(), dtype=ours.dtype).view_as(ours).cos()

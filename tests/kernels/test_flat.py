@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -18,15 +18,17 @@ from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
 from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
-from tests.kernels.flat import check, check_flat, formula, network_of, padded, rows_of_layers
+from tests.kernels.flat import check, check_flat, formula, lost, network_of, padded, rows_of_layers
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *OWN_CODE])
 @given(lengths=LENGTHS, holes=st.booleans())
 def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: list[int], holes: bool) -> None:
-    check_flat(network_of(kind), padded(lengths, holes))
+    network = network_of(kind)
+    assert reads_flat(network)
+    check_flat(network, padded(lengths, holes))
 
 
 def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
@@ -51,15 +53,6 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
 def test_other_architectures_are_left_alone() -> None:
     assert not reads_flat(network_of("mpnet"))
     assert not reads_flat(torch.nn.Linear(1, 1))
-    assert reads_flat(network_of("bert"))
-
-
-@pytest.mark.parametrize("kind", OWN_CODE)
-def test_scores_and_gradients_of_encoders_by_their_own_code(kind: str) -> None:
-    network = network_of(kind)
-    assert reads_flat(network)
-    for lengths in ([7, 2, 11, 7], [5]):
-        check_flat(network, padded(lengths))
 
 
 def states(total: int, kind: torch.dtype = torch.float32, size: float = 1.0) -> list[Tensor]:
@@ -142,9 +135,7 @@ def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
     gone = []
     for _, _, count, length in sequences.runs(flat_attention.ELEMENTS // 3):
         shape = (count, 3, length, length)
-        pairs = draw(int(np.prod(shape))).numpy().view(np.uint8).reshape(-1, 2)
-        bytes_ = np.concatenate([pairs[:, 0], pairs[:, 1]])[: np.prod(shape)]
-        gone += list(torch.from_numpy(bytes_ < 64).view(shape))
+        gone += list(lost(draw(math.prod(shape)), math.prod(shape), 64).view(shape))
     dropped = torch.stack([torch.block_diag(*head) for head in zip(*gone, strict=True)])
     check(ours, formula(tensors, sequences, gone=dropped), tensors)
 

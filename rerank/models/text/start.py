@@ -41,8 +41,6 @@ SAMPLE = (16, 16)
 class Start(nn.Module):
     """The first stage's share of the scores: ``w`` for each column, trained with the head's rate, not decayed.
 
-    Without columns it has no weights, and adds nothing.
-
     Args:
         weight: ``w`` of all columns together before the first step; None where nobody says.
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.

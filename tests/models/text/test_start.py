@@ -166,21 +166,20 @@ def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None
 
 def test_what_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
-    with pytest.raises(UserError, match=r"predict: the model starts from bm25, which pairs do not have.*rank\("):
-        start(tiny_model).predict([("a", "b")])
-    with pytest.raises(UserError, match="columns: the model starts from column bm25"):
-        start(tiny_model).rank("a", ["b"])
-    with pytest.raises(UserError, match="bm25 has 2 numbers, there are 1 documents"):
-        start(tiny_model).rank("a", ["b"], columns={"bm25": [1.0, 2.0]})
-    with pytest.raises(UserError, match=r"starts from column bm52.*did you mean .?bm25"):
-        start(tiny_model, start="bm52").inputs(lists)
-    with pytest.raises(UserError, match="each once, not bm25, bm25"):
-        start(tiny_model, start=["bm25", "bm25"])
-    with pytest.raises(UserError, match=r"start_weight: has no effect without model\.start"):
-        start(tiny_model, start=[], start_weight=1.0)
-    with pytest.raises(UserError, match=r"start_depth: has no effect without model\.start"):
-        start(tiny_model, start=None, start_depth=5)
-    assert start(tiny_model).rank("a", [], columns={"bm25": []}) == []
+    model = start(tiny_model)
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: model.predict([("a", "b")]), r"the model starts from bm25, which pairs do not have.*rank\("),
+        (lambda: model.rank("a", ["b"]), "columns: the model starts from column bm25"),
+        (lambda: model.rank("a", ["b"], columns={"bm25": [1, 2]}), "bm25 has 2 numbers, there are 1 documents"),
+        (lambda: start(tiny_model, start="bm52").inputs(lists), r"starts from column bm52.*did you mean .?bm25"),
+        (lambda: start(tiny_model, start=["bm25", "bm25"]), "each once, not bm25, bm25"),
+        (lambda: start(tiny_model, start=[], start_weight=1.0), r"start_weight: has no effect without model\.start"),
+        (lambda: start(tiny_model, start=None, start_depth=5), r"start_depth: has no effect without model\.start"),
+    ]
+    for work, match in cases:
+        with pytest.raises(UserError, match=match):
+            work()
+    assert model.rank("a", [], columns={"bm25": []}) == []
 
 
 def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path) -> None:
