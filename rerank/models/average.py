@@ -106,8 +106,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     shapes = {}
     for name, tensor in _slices(folder):
         shape = list(tensor.get_shape())
-        lora = 0 if ROWS in name else 1 if COLUMNS in name else None
-        shapes[name] = shape if lora is None else [size for axis, size in enumerate(shape) if axis != lora]
+        shapes[name] = shape[1:] if ROWS in name else shape[:1] if COLUMNS in name else shape
     return shapes
 
 

@@ -18,20 +18,18 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.mlp import MLP
 from tests.builders import make_decoder, make_lists, make_model, write_folds
+from tests.models.text.texts import draw_trained
 
 SHARES = [0.2, 0.3, 0.5]
 
 
 def encoders(folder: Path, count: int, lists: Lists, **settings: object) -> list[Path]:
-    """Cross-encoders from one start, with heads of their own."""
+    """Cross-encoders of one architecture, each with weights of its own."""
     base, made = make_model(folder / "base"), []
     for seed in range(count):
         model = CrossEncoder(str(base), query_length=8, document_length=24, **settings)  # type: ignore[arg-type]
         model.prepare(lists, seed)
-        with torch.no_grad():
-            torch.manual_seed(seed)
-            for parameter in model.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
+        draw_trained(model, seed)
         made.append(folder / f"model{seed}")
         made[-1].mkdir()
         model.save(made[-1])
@@ -63,10 +61,7 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
     base, folders = make_decoder(tmp_path / "base", head=head), []
     for seed, rank in enumerate((2, 3, 4)):
         model = Decoder(str(base), template="qwen3-reranker", lora=LoRA(rank=rank, alpha=2 + seed))
-        with torch.no_grad():
-            torch.manual_seed(seed)
-            for parameter in (p for p in model.parameters() if p.requires_grad):
-                parameter.normal_(std=0.1)
+        draw_trained(model, seed)
         folders.append(tmp_path / f"adapter{seed}")
         model.save(folders[-1])
     average_models(folders, SHARES, tmp_path / "average")

@@ -27,7 +27,7 @@ from rerank.models.text.prompt import SHIPPED, Prompt
 from tests.builders import make_decoder, make_lists, make_t5, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
-from tests.models.text.texts import PAIRS
+from tests.models.text.texts import PAIRS, draw_trained
 
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
 TEMPLATES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
@@ -166,11 +166,7 @@ def test_an_adapter_before_and_after_merging_saved_and_loaded(
     torch.testing.assert_close(ours(model), ours(plain), msg="a fresh adapter adds nothing")
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert trained and all("lora" in name or "score" in name for name in trained)
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in trained:
-                parameter.normal_(std=0.1)
+    draw_trained(model, 3)
     scores = ours(model)
     assert float((scores - ours(plain)).abs().max()) > 0.01
     model.save(tmp_path / "adapter")
@@ -220,12 +216,9 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
 
 
-def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: Path, tmp_path: Path) -> None:
+def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
-    base = tmp_path / "base"
-    AutoModelForCausalLM.from_pretrained(qwen).save_pretrained(base)
-    AutoTokenizer.from_pretrained(qwen).save_pretrained(base)
-    fresh = Decoder(str(base), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
+    fresh = Decoder(str(qwen), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
     z = lists.store.scaled("bm25", 100, lists.row_numbers)
     np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
@@ -310,10 +303,7 @@ def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
     true, false = model.tokenizer(["true", "false"], add_special_tokens=False)["input_ids"]
     same_gradients(model.network, network, ours(model), logits[:, true[0]] - logits[:, false[0]])
     adapter = Decoder(str(t5), template="monot5", lora=LoRA(rank=2))
-    with torch.no_grad():
-        for name, value in adapter.network.named_parameters():
-            if "lora_B" in name:
-                value.normal_(std=0.1)
+    draw_trained(adapter, 1, "lora_B")
     adapter.save(tmp_path / "adapter")
     again = load_model(tmp_path / "adapter")
     assert isinstance(again, Decoder)

@@ -1,8 +1,11 @@
-"""Pairs of texts, short and long ones, and a training that reads texts."""
+"""Pairs of texts, short and long ones, a training that reads texts, and weights as after one."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+import torch
+from torch import nn
 
 from tests.builders import train
 
@@ -20,3 +23,12 @@ def train_text(lists: Path, model: Path, output: Path, *more: str) -> Path:
     words += ["--model.query_length=8", "--model.document_length=24", "--loss=SmoothINDCG", "--epochs=1"]
     train([*words, "--tracker=[]", f"--output={output}", *more])
     return output
+
+
+def draw_trained(model: nn.Module, seed: int, part: str = "") -> None:
+    """Draw what of a model is trained and has this part in its name."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and part in name:
+                parameter.normal_(std=0.1)
