@@ -17,7 +17,7 @@ from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.mlp import MLP
-from tests.builders import make_decoder, make_lists, make_model, write_folds
+from tests.builders import make_decoder, make_model, write_folds
 from tests.models.text.texts import draw_trained
 
 SHARES = [0.2, 0.3, 0.5]
@@ -44,8 +44,7 @@ def check_mean(found: Mapping[str, Tensor], states: Sequence[Mapping[str, Tensor
 
 
 @pytest.mark.parametrize("start", [None, "bm25"])
-def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None) -> None:
-    lists = make_lists(tmp_path)
+def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None, lists: Lists) -> None:
     folders = encoders(tmp_path, 3, lists, start=start)
     average_models(folders, SHARES, tmp_path / "average")
     states = [load_model(folder).state_dict() for folder in folders]  # type: ignore[attr-defined]
@@ -89,8 +88,7 @@ def test_networks_over_features(tmp_path: Path) -> None:
     check_mean(both, states, [0.5, 0.5])
 
 
-def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None:
     first, second = encoders(tmp_path, 2, lists)
     (longer,) = encoders(tmp_path / "other", 1, lists, long="max")
     wide = CrossEncoder(str(make_model(tmp_path / "wide", hidden=64)), query_length=8, document_length=24)

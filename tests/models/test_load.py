@@ -15,13 +15,13 @@ from transformers import AutoModelForSequenceClassification
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore
+from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import add_to_contract, checked_contract, read_contract
 from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.hashes import write_sealed
 from rerank.storage.identity import id_of, identify
-from tests.builders import make_lists
 
 
 class Mine(CrossEncoder):
@@ -89,9 +89,7 @@ def test_a_missing_file_is_named(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_fresh_weights_follow_from_the_seed_alone(head: str, tmp_path: Path, tiny_model: Path) -> None:
-    lists = make_lists(tmp_path)
-
+def test_fresh_weights_follow_from_the_seed_alone(head: str, lists: Lists, tiny_model: Path) -> None:
     def drawn(*seeds: int) -> Tensor:
         model = CrossEncoder(str(tiny_model), head=head, query_length=8, document_length=24)  # type: ignore[arg-type]
         for seed in seeds:

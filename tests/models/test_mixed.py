@@ -111,8 +111,7 @@ def text_model(tmp_path: Path, tiny_model: Path) -> Path:
     return tmp_path / "best"
 
 
-def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path, lists: Lists) -> None:
     (text_model / "README.md").write_text("# A card")
     ranker = tmp_path / "ranker"
     write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
@@ -142,8 +141,7 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert verify(tmp_path / "fusion")
 
 
-def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) -> None:
     decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), template="qwen3-reranker", lora=LoRA(rank=2))
     vectors = rerank.MLP(hidden=[4], columns=["bm25"])
     vectors.prepare(lists, 1)

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelF
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
+from rerank.lists import Lists
 from rerank.lists.tokens import Side, encode
 from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
@@ -216,8 +217,7 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
 
 
-def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path, lists: Lists) -> None:
     fresh = Decoder(str(qwen), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
     z = lists.store.scaled("bm25", 100, lists.row_numbers)
@@ -230,9 +230,7 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Pa
     np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
 
 
-def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-
+def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lists) -> None:
     def drawn(seed: int) -> dict[str, Tensor]:
         model = Decoder(str(qwen), template="plain", lora=LoRA(rank=2))
         model.prepare(lists, seed)
