@@ -12,6 +12,7 @@ element of D (see :mod:`rerank.kernels.dropout`). A token that may see nothing g
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -46,7 +47,8 @@ class Saved(NamedTuple):
     words: Tensor | None
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True)
+class Run:
     """Neighbouring sequences of equally many places, which are computed together.
 
     Attributes:

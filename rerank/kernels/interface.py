@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.kernels.cpu_attention import ELEMENTS, Attention, is_ours
+from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
 from rerank.kernels.dropout import threshold
 from rerank.kernels.flat import NAME
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
@@ -63,8 +63,7 @@ def attention(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
     runs = Sequences.of([length] * count).runs(ELEMENTS // heads)
-    whole = attention_mask is None or len(attention_mask) == 1
-    masks = [attention_mask if whole else attention_mask[run.number : run.number + run.count] for run in runs]
+    masks = [_part(attention_mask, run) for run in runs]
     flat = (state.transpose(1, 2).flatten(0, 1) for state in states)
     return Attention.apply(*flat, runs, masks, scale, steps, False).unflatten(0, (count, length)), None
 
@@ -78,6 +77,10 @@ def _plain(states: list[Tensor], mask: Tensor | None) -> bool:
         and query.shape == key.shape
         and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
     )
+
+
+def _part(mask: Tensor | None, run: Run) -> Tensor | None:
+    return mask if mask is None or len(mask) == 1 else mask[run.number : run.number + run.count]
 
 
 def use_attention(network: Any) -> bool:

@@ -133,8 +133,8 @@ def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
     ours = attend(AttentionCall(*tensors, sequences, 0.7, 0.25, False))
     torch.manual_seed(3)
     gone = []
-    for _, _, count, length in sequences.runs(flat_attention.ELEMENTS // 3):
-        shape = (count, 3, length, length)
+    for run in sequences.runs(flat_attention.ELEMENTS // 3):
+        shape = (run.count, 3, run.length, run.length)
         gone += list(lost(draw(math.prod(shape)), math.prod(shape), 64).view(shape))
     dropped = torch.stack([torch.block_diag(*head) for head in zip(*gone, strict=True)])
     check(ours, formula(tensors, sequences, gone=dropped), tensors)
@@ -201,9 +201,9 @@ def test_few_shapes_are_at_most_three_hundredths_more(lengths: list[int]) -> Non
     assert sum(lengths) <= sum(sequences.rooms) <= sequences.total <= 1.03 * sum(lengths)
     assert all(length <= room <= 1.02 * length for length, room in zip(lengths, sequences.rooms, strict=True))
     for run in sequences.runs(1 << 30):
-        number, start, count, places = run
-        assert start == int(sequences.starts[number])
+        count, mask = run.count, sequences.mask_of(run)
+        assert run.start == int(sequences.starts[run.number])
         assert count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
-        own, mask = lengths[number : number + count], sequences.mask_of(run)
-        real = [places] * count if mask is None else (places - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
+        own = lengths[run.number : run.number + count]
+        real = [run.length] * count if mask is None else (run.length - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
         assert real == own
