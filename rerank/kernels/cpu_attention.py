@@ -12,7 +12,7 @@ element of D (see :mod:`rerank.kernels.dropout`). A token that may see nothing g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -47,44 +47,78 @@ class Saved(NamedTuple):
     words: Tensor | None
 
 
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring sequences of equally many places, which are computed together.
+
+    Attributes:
+        number: of the first one.
+        start: where it begins.
+        count: how many.
+        length: places of each.
+    """
+
+    number: int
+    start: int
+    count: int
+    length: int
+
+    def of(self, states: Tensor, first: bool = False) -> Tensor:
+        """Their states, ``[count, H, length, d]``; ``first`` where there is one for each sequence."""
+        if first:
+            return states[self.number : self.number + self.count].unsqueeze(2)
+        return states[self.start : self.end()].unflatten(0, (self.count, self.length)).transpose(1, 2)
+
+    def of_all(self, query: Tensor, key: Tensor, value: Tensor, first: bool) -> tuple[Tensor, Tensor, Tensor]:
+        return self.of(query, first), self.of(key), self.of(value)
+
+    def end(self, first: bool = False) -> int:
+        """What is behind them, in places, or in rows of one for each sequence."""
+        return self.number + self.count if first else self.start + self.count * self.length
+
+
 class Attention(torch.autograd.Function):
-    """Of ``[B, H, L, d]``; the mask ``[B or 1, H or 1, L or 1, L]`` is boolean (True is seen), or None."""
+    """Of sequences that lie end to end, ``[T, H, d]``, a run at a time.
+
+    Each run has a boolean mask (True is seen), as for :func:`attended`, or None.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        runs: list[Run],
+        masks: list[Tensor | None],
+        scale: float,
+        steps: int,
+        first: bool,
     ) -> Tensor:
-        parts = []
+        output, kept = torch.empty_like(query, memory_format=torch.contiguous_format), []
         with torch.autocast("cpu", enabled=False):
-            for rows in _slices(query, key):
-                parts.append(attended(query[rows], key[rows], value[rows], _part(mask, rows), scale, steps))
-        output, kept = zip(*parts, strict=True)
-        keep(ctx, kept, query, key, value, mask)
-        ctx.scale, ctx.steps = scale, steps
-        return torch.cat(output)
+            for run, mask in zip(runs, masks, strict=True):
+                part, own = attended(*run.of_all(query, key, value, first), mask, scale, steps)
+                run.of(output, first).copy_(part)
+                kept.append(own)
+        output[runs[-1].end(first) :] = 0
+        ctx.save_for_backward(query, key, value, *(sums for sums, _ in kept), *(words for _, words in kept))
+        ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        kept, query, key, value, mask = again(ctx)
-        parts = [
-            gradients(gradient[rows], query[rows], key[rows], value[rows], _part(mask, rows), ctx.scale, ctx.steps, own)
-            for rows, own in zip(_slices(query, key), kept, strict=True)
-        ]
-        return (*map(torch.cat, zip(*parts, strict=True)), None, None, None)
-
-
-def keep(ctx: Any, kept: Sequence[Saved], *others: Tensor | None) -> None:
-    """Let the graph keep them."""
-    ctx.save_for_backward(*others, *(sums for sums, _ in kept), *(words for _, words in kept))
-    ctx.others = len(others)
-
-
-def again(ctx: Any) -> tuple[Any, ...]:
-    """What :func:`keep` was given, in the same order."""
-    saved = ctx.saved_tensors  # once: what is checkpointed cannot be unpacked again
-    others, found = saved[: ctx.others], saved[ctx.others :]
-    half = len(found) // 2
-    return [Saved(*pair) for pair in zip(found[:half], found[half:], strict=True)], *others
+        query, key, value, *kept = ctx.saved_tensors  # once: what is checkpointed cannot be unpacked again
+        runs: list[Run] = ctx.runs
+        found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
+        for run, mask, *own in zip(runs, ctx.masks, kept[: len(runs)], kept[len(runs) :], strict=True):
+            states = run.of_all(query, key, value, ctx.first)
+            parts = gradients(run.of(gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, Saved(*own))
+            for place, part in zip(run.of_all(found[0], found[1], found[2], ctx.first), parts, strict=True):
+                place.copy_(part)
+        for whole, first in zip(found, (ctx.first, False, False), strict=True):
+            whole[runs[-1].end(first) :] = 0
+        return (*found, None, None, None, None, None)
 
 
 def attended(
@@ -138,16 +172,6 @@ def _logits(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
         last = logits[..., logits.shape[-1] - mask.shape[-1] :]
         last += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
     return logits
-
-
-def _slices(query: Tensor, key: Tensor) -> list[slice]:
-    """Sequences that go together."""
-    count = max(1, ELEMENTS // max(1, query.shape[1] * query.shape[2] * key.shape[2]))
-    return [slice(start, start + count) for start in range(0, len(query), count)]
-
-
-def _part(mask: Tensor | None, rows: slice) -> Tensor | None:
-    return mask if mask is None or len(mask) == 1 else mask[rows]
 
 
 def is_ours(way: Implementation | None, kind: torch.dtype, elements: int, steps: int) -> bool:

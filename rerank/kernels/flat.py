@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.kernels.by_layer import called
-from rerank.kernels.flat_attention import SEEN, Sequences, attend
+from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.flat_modern import MODERN, read_modern
 from rerank.kernels.implementations import implementation_of
 from rerank.kernels.one_product import by_one_product, products
@@ -92,15 +92,10 @@ def _drops(network: Any) -> bool:
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
-    """Padded rows end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
+    """Padded rows ``[n, L]`` end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
 
-    Args:
-        batch: ``input_ids``, ``attention_mask`` and perhaps ``token_type_ids``, ``[n, L]``, on the CPU.
-        network: what will read it.
-        shared: tokens at the beginning of all rows that are to be there once.
-
-    Returns:
-        The same ids and ``position_ids``, ``[1, T]``, and the rows as :class:`Sequences`; without a mask.
+    The ids and ``position_ids`` are ``[1, T]``, and the rows :class:`Sequences`; there is no mask. So many ``shared``
+    tokens at the beginning of all rows are there once.
     """
     mask = batch["attention_mask"].bool()
     flat = {name: value for name, value in batch.items() if name not in (*TOKENS, "attention_mask")}
@@ -195,5 +190,6 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     query, key, value = (each.unflatten(1, heads) for each in found)
     hidden = hidden if asked is None else hidden[asked]
     dropout = own.dropout.p if own.training else 0.0
-    seen = attend(query, key, value, sequences, own.scaling, dropout, cls_only, implementation_of(own, dropout > 0))
+    call = AttentionCall(query, key, value, sequences, own.scaling, dropout, cls_only)
+    seen = attend(call, implementation_of(own, dropout > 0))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

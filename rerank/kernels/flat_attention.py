@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.kernels.cpu_attention import ELEMENTS, again, attended, gradients, is_ours, keep
+from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
 from rerank.kernels.dropout import threshold
 from rerank.kernels.implementations import Implementation
 from rerank.kernels.memory import sent
@@ -104,18 +104,17 @@ class Sequences:
         return self.total == sum(self.lengths)
 
     @cached_property
-    def _masks(self) -> dict[tuple[int, int, int, int], Tensor | None]:
+    def _masks(self) -> dict[Run, Tensor | None]:
         return {}
 
-    def mask_of(self, run: tuple[int, int, int, int]) -> Tensor | None:
+    def mask_of(self, run: Run) -> Tensor | None:
         """Where the sequences of a run (:meth:`runs`) have a token, of their last places, ``[count, 1, 1, last]``.
 
         None where every place has one.
         """
         if run not in self._masks:
-            number, _, count, length = run
-            own = self.lengths[number : number + count]
-            mask = torch.arange(min(own), length) < torch.tensor(own)[:, None]
+            own = self.lengths[run.number : run.number + run.count]
+            mask = torch.arange(min(own), run.length) < torch.tensor(own)[:, None]
             self._masks[run] = mask[:, None, None] if mask.shape[1] else None
         return self._masks[run]
 
@@ -161,8 +160,8 @@ class Sequences:
         row = torch.repeat_interleave(torch.arange(count, device=device), self.starts.diff(), output_size=total)
         return row * max(self.lengths) + torch.arange(total, device=device) - self.first[row]
 
-    def runs(self, most: int) -> list[tuple[int, int, int, int]]:
-        """Neighbours with equally many places: number of the first, where it begins, how many, and their places.
+    def runs(self, most: int) -> list[Run]:
+        """Neighbours with equally many places.
 
         What all texts begin with is not among them. Those that go together have ``most`` pairs of places at the most.
         """
@@ -174,7 +173,7 @@ class Sequences:
                 together = 1 << together.bit_length() - 1  # few shapes: pieces of 1, 2, 4, …
             while left:
                 count = min(left, together) if self.rooms == self.lengths else min(1 << left.bit_length() - 1, together)
-                found.append((number, start, count, length))
+                found.append(Run(number, start, count, length))
                 number, start, left = number + count, start + count * length, left - count
         return found
 
@@ -196,7 +195,19 @@ def _table(starts: Tensor, longest: int, total: int) -> Tensor:
 
 
 class AttentionCall(NamedTuple):
-    """What :func:`attend` is asked for."""
+    """What :func:`attend` is asked for.
+
+    Attributes:
+        query: ``[T, H, d]``, or ``[n, H, d]`` with one query for each sequence.
+        key: ``[T, H, d]``, or of fewer heads, each of which serves as many neighbours among the queries'.
+        value: like ``key``.
+        sequences: ``n`` sequences of ``T`` tokens together.
+        scale: factor of the products of query and key.
+        dropout: rate at which attention weights are dropped.
+        first: whether there is one query for each sequence; there may be more of them, for nothing.
+        window: how far a token sees, to both sides; None for the whole sequence.
+        causal: whether it sees none behind it.
+    """
 
     query: Tensor
     key: Tensor
@@ -209,41 +220,16 @@ class AttentionCall(NamedTuple):
     causal: bool = False
 
 
-def attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    sequences: Sequences,
-    scale: float,
-    dropout: float,
-    first: bool,
-    way: Implementation | None = None,
-    window: int | None = None,
-    causal: bool = False,
-) -> Tensor:
-    """Attention within each sequence.
+def attend(call: AttentionCall, way: Implementation | None = None) -> Tensor:
+    """Attention within each sequence, like ``query``; 0 where no sequence is.
 
-    Args:
-        query: ``[T, H, d]``, or ``[n, H, d]`` with one query for each sequence.
-        key: ``[T, H, d]``, or of fewer heads, each of which serves as many neighbours among the queries'.
-        value: like ``key``.
-        sequences: ``n`` sequences of ``T`` tokens together.
-        scale: factor of the products of query and key.
-        dropout: rate at which attention weights are dropped.
-        first: whether there is one query for each sequence; there may be more of them, for nothing.
-        way: ours, or PyTorch's attention; None for ours where it is known to be faster.
-        window: how far a token sees, to both sides; None for the whole sequence.
-        causal: whether it sees none behind it.
-
-    Returns:
-        Like ``query``; 0 where no sequence is.
+    The way is ours, or PyTorch's attention; None for ours where it is known to be faster.
     """
-    if window is not None and sequences.longest <= window + 1:
-        window = None
-    call = AttentionCall(query, key, value, sequences, scale, dropout, first, window, causal)
-    if query.device.type == "cpu":
-        return _by_pytorch(call) if causal or window is not None else _on_cpu(call, way)
-    if way != "torch" and not (first and window is not None) and _has_kernel(query):
+    if call.window is not None and call.sequences.longest <= call.window + 1:
+        call = call._replace(window=None)
+    if call.query.device.type == "cpu":
+        return _by_pytorch(call) if call.causal or call.window is not None else _on_cpu(call, way)
+    if way != "torch" and not (call.first and call.window is not None) and _has_kernel(call.query):
         return _by_flash(call)
     return _padded(call)
 
@@ -369,7 +355,7 @@ def _on_cpu(call: AttentionCall, way: Implementation | None) -> Tensor:
     if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
-        return _Flat.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
+        return Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
     return _by_pytorch(call)
 
 
@@ -377,11 +363,11 @@ def _by_pytorch(call: AttentionCall) -> Tensor:
     query, key, sequences, dropout, scale = call.query, call.key, call.sequences, call.dropout, call.scale
     runs = sequences.runs(1 << 62)
     if sequences.shared:
-        runs = [(0, 0, 1, sequences.rooms[0]), *runs]
+        runs = [Run(0, 0, 1, sequences.rooms[0]), *runs]
     parts = []
     for run in runs:
-        q, k, v = _views(run, query, key, call.value, call.first)
-        if run[0] and sequences.shared:
+        q, k, v = run.of_all(query, key, call.value, call.first)
+        if run.number and sequences.shared:
             k, v = (_behind(states[: sequences.shared], own) for states, own in ((key, k), (call.value, v)))
         mask = _mask(call, run, k.shape[2])
         causal = call.causal and mask is None
@@ -401,9 +387,9 @@ def _behind(shared: Tensor, own: Tensor) -> Tensor:
     return torch.cat([shared.transpose(0, 1).expand(len(own), -1, -1, -1), own], dim=2)
 
 
-def _mask(call: AttentionCall, run: tuple[int, int, int, int], keys: int) -> Tensor | None:
+def _mask(call: AttentionCall, run: Run, keys: int) -> Tensor | None:
     """What each token of a run sees; None for all of it, or for what is before it where there are as many keys."""
-    window, length = call.window, run[3]
+    window, length = call.window, run.length
     if window is not None and keys <= window + 1:
         window = None
     places = torch.arange(keys)
@@ -428,64 +414,3 @@ def _near(rows: Tensor, places: Tensor, window: int | None, causal: bool) -> Ten
         return before >= 0 if window is None else (before >= 0) & (before <= window)
     assert window is not None
     return before.abs() <= window
-
-
-class _Flat(torch.autograd.Function):
-    """Of sequences of equal length at a time, by :mod:`rerank.kernels.cpu_attention`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        runs: list[Any],
-        masks: list[Tensor | None],
-        scale: float,
-        steps: int,
-        first: bool,
-    ) -> Tensor:
-        output, kept = torch.empty_like(query, memory_format=torch.contiguous_format), []
-        with torch.autocast("cpu", enabled=False):
-            for run, mask in zip(runs, masks, strict=True):
-                states = _views(run, query, key, value, first)
-                part, own = attended(*states, mask, scale, steps)
-                _view(run, output, first).copy_(part)
-                kept.append(own)
-        output[_end(runs, first) :] = 0
-        keep(ctx, kept, query, key, value)
-        ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        kept, query, key, value = again(ctx)
-        found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
-        for run, mask, own in zip(ctx.runs, ctx.masks, kept, strict=True):
-            states = _views(run, query, key, value, ctx.first)
-            parts = gradients(_view(run, gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, own)
-            for place, part in zip(_views(run, found[0], found[1], found[2], ctx.first), parts, strict=True):
-                place.copy_(part)
-        for whole, first in zip(found, (ctx.first, False, False), strict=True):
-            whole[_end(ctx.runs, first) :] = 0
-        return (*found, None, None, None, None, None)
-
-
-def _end(runs: list[tuple[int, int, int, int]], first: bool) -> int:
-    """Behind the last run, in rows of queries or in places."""
-    number, start, count, length = runs[-1]
-    return number + count if first else start + count * length
-
-
-def _view(run: tuple[int, int, int, int], states: Tensor, first: bool = False) -> Tensor:
-    """The states of a run, ``[count, H, length, d]``."""
-    number, start, count, length = run
-    if first:
-        return states[number : number + count].unsqueeze(2)
-    return states[start : start + count * length].unflatten(0, (count, length)).transpose(1, 2)
-
-
-def _views(
-    run: tuple[int, int, int, int], query: Tensor, key: Tensor, value: Tensor, first: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _view(run, query, first), _view(run, key), _view(run, value)

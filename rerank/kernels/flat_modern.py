@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rerank.kernels.by_layer import called
-from rerank.kernels.flat_attention import SEEN, Sequences, attend
+from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.implementations import implementation_of
 
 MODERN = ("modernbert",)
@@ -58,7 +58,7 @@ def _layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences: Sequen
         query, key = apply_rotary_pos_emb(query, key, cos, sin)
     dropout = own.attention_dropout if own.training else 0.0
     window = own.config.sliding_window if layer.attention_type == "sliding_attention" else None
-    way = implementation_of(own, dropout > 0)
-    seen = attend(query, key, value, sequences, size**-0.5, dropout, first, way, window)
+    call = AttentionCall(query, key, value, sequences, size**-0.5, dropout, first, window)
+    seen = attend(call, implementation_of(own, dropout > 0))
     hidden = hidden + own.out_drop(own.Wo(seen.flatten(1)))
     return hidden + layer.mlp(layer.mlp_norm(hidden))

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.kernels.cpu_attention import Attention, is_ours
+from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
 from rerank.kernels.dropout import threshold
 from rerank.kernels.flat import NAME
-from rerank.kernels.flat_attention import SEEN, attend
+from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.implementations import implementation_of
 
 HARMLESS = {"is_causal", "sliding_window", "position_ids", "token_type_ids"}
@@ -55,14 +55,17 @@ def attention(
         near = None if window is None else window - 1  # Transformers counts the token itself
         rate = dropout if module.training else 0.0
         q, k, v = (state[0].transpose(0, 1) for state in states)
-        return attend(q, k, v, sequences, scale, rate, False, way, near, causal)[None], None
-    elements = query.shape[1] * query.shape[2] * key.shape[2]
+        return attend(AttentionCall(q, k, v, sequences, scale, rate, False, near, causal), way)[None], None
+    count, heads, length, _ = query.shape
     known = not causal and not more and _plain(states, attention_mask)
-    if not (known and is_ours(way, states[0].dtype, elements, steps)):
+    if not (known and is_ours(way, states[0].dtype, heads * length * length, steps)):
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
         )
-    return Attention.apply(*states, attention_mask, scale, steps).transpose(1, 2).contiguous(), None
+    runs = Sequences.of([length] * count).runs(ELEMENTS // heads)
+    masks = [_part(attention_mask, run) for run in runs]
+    flat = (state.transpose(1, 2).flatten(0, 1) for state in states)
+    return Attention.apply(*flat, runs, masks, scale, steps, False).unflatten(0, (count, length)), None
 
 
 def _plain(states: list[Tensor], mask: Tensor | None) -> bool:
@@ -71,9 +74,13 @@ def _plain(states: list[Tensor], mask: Tensor | None) -> bool:
     return (
         query.device.type == "cpu"
         and len({state.dtype for state in states}) == 1
-        and query.shape[:2] == key.shape[:2]
+        and query.shape == key.shape
         and (mask is None or (mask.dtype == torch.bool and mask.dim() == 4))
     )
+
+
+def _part(mask: Tensor | None, run: Run) -> Tensor | None:
+    return mask if mask is None or len(mask) == 1 else mask[run.number : run.number + run.count]
 
 
 def use_attention(network: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,11 +32,11 @@ class Holding:
 
     bytes: int = 0
     peak: int = 0
-    _holders: dict[int, int] = field(default_factory=dict)
+    _holders: Counter[int] = field(default_factory=Counter)
 
     def hold(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
-        self._holders[storage._cdata] = self._holders.get(storage._cdata, 0) + 1
+        self._holders[storage._cdata] += 1
         if self._holders[storage._cdata] == 1:
             self.bytes += storage.nbytes()
             self.peak = max(self.peak, self.bytes)

@@ -11,18 +11,14 @@ ENOUGH = 8
 
 
 def pack(lengths: Array, budget: int) -> list[Array]:
-    """Cut pairs into chunks of similar length.
+    """Cut pairs of ``[n]`` tokens into chunks of similar length.
 
-    A chunk ends where the budget does, or earlier where what follows is shorter by a quarter and there are enough
-    tokens for a matrix product to be efficient: padding costs as much as text.
-
-    Args:
-        lengths: ``[n]`` tokens of every pair.
-        budget: padded tokens of a chunk at most (a single longer pair is a chunk of its own).
+    A chunk ends where the budget of padded tokens does, or earlier where what follows is shorter by a quarter and there
+    are enough for a matrix product to be efficient: padding costs as much as text. A longer pair is alone.
 
     Returns:
-        Chunks of positions into ``lengths``, longest first (so that a lack of memory shows at once); every position
-        is in one chunk. Deterministic: ties keep their order.
+        Chunks of positions into ``lengths``, longest first (so that a lack of memory shows at once); ties keep their
+        order.
     """
     order = np.argsort(-lengths, kind="stable")
     chunks, start = [], 0

@@ -11,8 +11,7 @@ import torch
 
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 
-TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-"""What an encoder computes in."""
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
@@ -37,18 +36,13 @@ def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tu
 def cpu_flags() -> set[str]:
     """The CPU's features as Linux names them; empty elsewhere."""
     info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return set()
-    for line in info.read_text().splitlines():
-        if line.startswith("flags"):
-            return set(line.split(":", 1)[1].split())
-    return set()
+    lines = info.read_text().splitlines() if info.is_file() else []
+    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
     """The context in which a model scores in this precision (head and losses step out of it)."""
-    half = precision in ("bf16", "fp16")
-    return torch.autocast(device.type, TYPES[precision] if half else torch.bfloat16, enabled=half)
+    return torch.autocast(device.type, HALF.get(precision, torch.bfloat16), enabled=precision in HALF)
 
 
 @contextmanager

@@ -37,11 +37,8 @@ bf16: up to 0.06 by other kernels, above 1 where they read other tokens.)"""
 def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Tensor]) -> None:
     """Let a network attend, drop and read chunks our way, as far as that gives its own scores and gradients.
 
-    Args:
-        network: a classifier of Hugging Face, or one that looks like it, in evaluation mode, in float32 on a CPU.
-        encoder: what attends in it.
-        score: its scores of a batch, in order.
-        batch: a few padded rows, of lengths that differ.
+    The network is in evaluation mode, in float32 on a CPU; the encoder is what attends in it. The batch is of a few
+    padded rows, of lengths that differ.
     """
     name = type(network).__name__
     use_cheap_dropout(network)

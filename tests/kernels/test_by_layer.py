@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.by_layer import keep_inputs_alone
-from rerank.kernels.flat import use_flat_encoder
 from rerank.kernels.memory import kept
 from rerank.lists import Lists
 from rerank.losses import ListNet
@@ -23,38 +22,27 @@ from tests.kernels import test_flat_modern as modern
 from tests.kernels.flat import network_of, padded, read
 from tests.training.helpers import assert_equal, gradients
 
+BATCH, UNTYPED = padded([6, 9, 1, 4]), padded([6, 9, 1, 4], types=False)
+MAKE: dict[str, Callable[[], tuple[Any, dict[str, Tensor], int]]] = {
+    "bert": lambda: (network_of("bert", 4, 0.2), BATCH, 0),
+    "distilbert": lambda: (network_of("distilbert", dropout=0.2), BATCH, 0),
+    "ernie": lambda: (network_of("ernie", 4, 0.2), BATCH, 0),
+    "modernbert": lambda: (modern.network_of("cls"), UNTYPED, 0),
+    "qwen3": lambda: (decoders.flat_network("qwen3, near")[0], decoders.alike(2), 2),
+}
+"""Networks, what they read, and how many tokens of it are shared."""
 
-def _decoder() -> tuple[Any, Callable[[Any], Tensor]]:
-    batch = decoders.alike(2)
-    return decoders.flat_network("qwen3, near")[0], lambda network: read(network, batch, 2)
 
-
-def _encoder(network: Any, types: bool = True) -> tuple[Any, Callable[[Any], Tensor]]:
-    use_flat_encoder(network)
-    batch = padded([6, 9, 1, 4], types=types)
-    return network, lambda network: read(network, batch)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: _encoder(network_of("bert", 4, 0.2)),
-        lambda: _encoder(network_of("distilbert", dropout=0.2)),
-        lambda: _encoder(network_of("ernie", 4, 0.2)),
-        lambda: _encoder(modern.network_of("cls"), types=False),
-        _decoder,
-    ],
-)
-def test_gradients_are_those_of_the_whole_graph(make: Callable[[], tuple[Any, Callable[[Any], Tensor]]]) -> None:
-    network, score = make()
+@pytest.mark.parametrize("kind", MAKE)
+def test_gradients_are_those_of_the_whole_graph(kind: str) -> None:
+    (network, batch, shared), found = MAKE[kind](), []
     network.train()
-    found = []
     for again in (False, True):
         assert not again or (keep_inputs_alone(network) and not keep_inputs_alone(network))
         network.zero_grad(set_to_none=True)
         torch.manual_seed(5)
         with kept(network) as count:
-            scores = score(network)
+            scores = read(network, batch, shared)
         size = count.bytes
         scores.square().sum().backward()
         found.append((scores.detach(), gradients_of(network), size))

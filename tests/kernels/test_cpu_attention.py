@@ -3,27 +3,20 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels import cpu_attention
+from rerank.kernels import cpu_attention, interface
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
 from rerank.kernels.flat import NAME
 from rerank.kernels.interface import attention, use_attention
 from tests.close import check_close, check_gradients, gradients_of
-from tests.kernels.flat import check
-
-
-def lost(words: Tensor, count: int, steps: int) -> np.ndarray:
-    """What the bytes say, low bytes first, then high ones."""
-    pairs = words.numpy().view(np.uint8).reshape(-1, 2)
-    return np.concatenate([pairs[:, 0], pairs[:, 1]])[:count] < steps
+from tests.kernels import test_flat_modern as modern
+from tests.kernels.flat import check, lost, network_of, padded
 
 
 @given(count=st.integers(0, 70), steps=st.integers(1, 255), kind=st.sampled_from([torch.float32, torch.bfloat16]))
@@ -31,7 +24,7 @@ def test_elements_go_where_their_byte_is_below_the_threshold(count: int, steps: 
     values, words = torch.randn(count).to(kind), draw(count)
     found = drop_(values.clone(), words, steps)
     expected = values.clone()
-    expected[torch.from_numpy(lost(words, count, steps))] = 0
+    expected[lost(words, count, steps)] = 0
     assert torch.equal(found, expected)
 
 
@@ -55,14 +48,10 @@ def test_dropout_keeps_the_mean_and_its_gradient_has_the_same_zeros(rate: float)
     assert abs(float(torch.corrcoef(torch.stack([bits[:-1].flatten(), bits[1:].flatten()]))[0, 1])) < 0.02
 
 
-def test_layers_stay_what_they_were() -> None:
-    network = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3)).eval()
+def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() -> None:
+    network, values = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.3)).eval(), torch.rand(1000)
     use_cheap_dropout(network)
     assert type(network[1]) is Dropout and network[1].p == 0.3 and not network[1].training
-
-
-def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() -> None:
-    values = torch.rand(1000)
     assert torch.equal(Dropout(0.5).eval()(values), values)
     assert torch.equal(Dropout(0.0)(values), values)
     assert 300 < int((Dropout(0.5)(values.double()) == 0).sum()) < 700
@@ -101,26 +90,10 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("elements", [1, 2 * 162, 10**6], ids=["one by one", "two by two", "together"])
 @pytest.mark.parametrize("name", MASKS)
 def test_without_dropout_it_is_pytorchs(name: str, elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_attention, "ELEMENTS", elements)
+    monkeypatch.setattr(interface, "ELEMENTS", elements)
     tensors, mask = states(), MASKS[name]
     ours = call(tensors, mask)
     theirs = F.scaled_dot_product_attention(*tensors, attn_mask=mask, scale=0.7)
-    check(ours, theirs, tensors)
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_with_dropout_it_is_its_formula(name: str) -> None:
-    tensors, mask = states(), MASKS[name]
-    torch.manual_seed(3)
-    ours = call(tensors, mask, dropout=0.25)
-    torch.manual_seed(3)
-    gone = torch.from_numpy(lost(draw(3 * 2 * 9 * 9), 3 * 2 * 9 * 9, 64)).view(3, 2, 9, 9)
-    assert 0.1 < float(gone.float().mean()) < 0.4
-    query, key, value = tensors
-    logits = 0.7 * query @ key.transpose(2, 3)
-    if mask is not None:
-        logits = logits.masked_fill(~mask, -1e30)
-    theirs = (logits.softmax(-1) * ~gone / 0.75) @ value
     check(ours, theirs, tensors)
 
 
@@ -174,36 +147,17 @@ def test_under_autocast_types_may_differ() -> None:
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(found.sum(), [query, key, value]))
 
 
-SIZES = {
-    **{"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
-    **{"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64, "local_attention": 8},
-    **{f"{name}_token_id": 0 for name in ("pad", "cls", "sep", "bos", "eos")},
-}
-
-
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert"])
 def test_models_score_and_learn_as_before(kind: str, always: list[int]) -> None:
-    config = AutoConfig.for_model(kind, **SIZES)
-    for name, value in vars(config).items():
-        if "dropout" in name and isinstance(value, float):
-            setattr(config, name, 0.0)
-    network = AutoModelForSequenceClassification.from_config(config)
-    tokens = {"input_ids": torch.randint(1, 99, (3, 40)), "attention_mask": torch.ones(3, 40, dtype=torch.int64)}
-    tokens["attention_mask"][1, 20:] = 0
-
-    def found(network: nn.Module) -> tuple[Tensor, dict[str, Tensor]]:
-        scores = network.train()(**tokens).logits
-        scores.pow(2).sum().backward()
-        return scores.detach(), gradients_of(network)
-
-    before = found(copy.deepcopy(network).double())
+    network = modern.network_of("mean") if kind == "modernbert" else network_of(kind)
+    batch, exact, found = padded([9, 4, 7], types=kind == "bert"), copy.deepcopy(network).double(), []
     use_cheap_dropout(network)
-    use_attention(network)
-    after = found(network)
-    assert len(always) == 2, "a layer each"
-    check_close(after[0], before[0])
-    check_gradients(after[1], before[1])
-    with torch.inference_mode():
-        check_close(network.eval()(**tokens).logits, before[0])
-    assert len(always) == 4
+    assert use_attention(network)
+    for model in (network, exact):
+        scores = model(**batch).logits
+        scores.square().sum().backward()
+        found.append((scores, gradients_of(model)))
+    assert len(always) == network.config.num_hidden_layers, "each layer"
+    check_close(found[0][0], found[1][0])
+    check_gradients(found[0][1], found[1][1])
     assert NAME not in network.config.to_json_string()

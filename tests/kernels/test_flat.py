@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -16,17 +16,19 @@ from torch import Tensor
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.implementations import Implementations, use_implementations
-from tests.kernels.flat import check, check_flat, formula, network_of, padded, rows_of_layers
+from tests.kernels.flat import check, check_flat, formula, lost, network_of, padded, rows_of_layers
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *OWN_CODE])
 @given(lengths=LENGTHS, holes=st.booleans())
 def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: list[int], holes: bool) -> None:
-    check_flat(network_of(kind), padded(lengths, holes))
+    network = network_of(kind)
+    assert reads_flat(network)
+    check_flat(network, padded(lengths, holes))
 
 
 def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
@@ -51,15 +53,6 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
 def test_other_architectures_are_left_alone() -> None:
     assert not reads_flat(network_of("mpnet"))
     assert not reads_flat(torch.nn.Linear(1, 1))
-    assert reads_flat(network_of("bert"))
-
-
-@pytest.mark.parametrize("kind", OWN_CODE)
-def test_scores_and_gradients_of_encoders_by_their_own_code(kind: str) -> None:
-    network = network_of(kind)
-    assert reads_flat(network)
-    for lengths in ([7, 2, 11, 7], [5]):
-        check_flat(network, padded(lengths))
 
 
 def states(total: int, kind: torch.dtype = torch.float32, size: float = 1.0) -> list[Tensor]:
@@ -84,16 +77,15 @@ def test_every_way_is_the_formula(
     states = [torch.randn(sum(lengths), heads, 8).requires_grad_() for heads in ((4, 2, 2) if causal else (4, 4, 4))]
     expected = formula(states, sequences, window, causal)
     asked, expected = (x[sequences.first] if first else x for x in (states[0], expected))
-    given = (asked, *states[1:], sequences, 0.7, 0.0, first)
+    call = AttentionCall(asked, *states[1:], sequences, 0.7, 0.0, first, window, causal)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,) if way == "products" else ())
         patch.setattr(flat_attention, "ELEMENTS", 100)
         if way in ("products", "pytorch"):
-            found = attend(*given, window=window, causal=causal)
+            found = attend(call)
         else:
             patch.setattr(torch.ops.aten, "_flash_attention_forward", flash)
             patch.setattr(torch.ops.aten, "_flash_attention_backward", flash_backward)
-            call = flat_attention.AttentionCall(*given, window, causal)
             found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
         check(found, expected, states)
 
@@ -138,14 +130,12 @@ def flash_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, 
 def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
     tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
     torch.manual_seed(3)
-    ours = attend(*tensors, sequences, 0.7, 0.25, first=False)
+    ours = attend(AttentionCall(*tensors, sequences, 0.7, 0.25, False))
     torch.manual_seed(3)
     gone = []
-    for _, _, count, length in sequences.runs(flat_attention.ELEMENTS // 3):
-        shape = (count, 3, length, length)
-        pairs = draw(int(np.prod(shape))).numpy().view(np.uint8).reshape(-1, 2)
-        bytes_ = np.concatenate([pairs[:, 0], pairs[:, 1]])[: np.prod(shape)]
-        gone += list(torch.from_numpy(bytes_ < 64).view(shape))
+    for run in sequences.runs(flat_attention.ELEMENTS // 3):
+        shape = (run.count, 3, run.length, run.length)
+        gone += list(lost(draw(math.prod(shape)), math.prod(shape), 64).view(shape))
     dropped = torch.stack([torch.block_diag(*head) for head in zip(*gone, strict=True)])
     check(ours, formula(tensors, sequences, gone=dropped), tensors)
 
@@ -154,7 +144,7 @@ def test_padded_dropout_keeps_the_mean() -> None:
     lengths = [7, 3, 12]
     tensors, sequences = states(22), Sequences.of(lengths)
     tensors[2] = torch.ones_like(tensors[2])
-    asked = flat_attention.AttentionCall(*tensors, sequences, 0.7, 0.3, False)
+    asked = AttentionCall(*tensors, sequences, 0.7, 0.3, False)
     found = torch.stack([flat_attention._padded(asked) for _ in range(400)])
     assert float((found == 1).float().mean()) < 0.5
     assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
@@ -170,7 +160,7 @@ def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu_attention, "FASTER", (torch.float32,))
         sequences = Sequences.of([10])
-        check(attend(*tensors, sequences, 0.7, 0.0, False), formula(tensors, sequences), tensors)
+        check(attend(AttentionCall(*tensors, sequences, 0.7, 0.0, False)), formula(tensors, sequences), tensors)
 
 
 def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
@@ -188,7 +178,8 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
             [F.scaled_dot_product_attention(*(x.transpose(0, 1) for x in p), scale=0.7).transpose(0, 1) for p in parts]
         )
 
-    assert error(attend(*rounded, Sequences.of(lengths), 0.7, 0.0, False)) < 1.5 * error(theirs(*rounded))
+    found = attend(AttentionCall(*rounded, Sequences.of(lengths), 0.7, 0.0, False))
+    assert error(found) < 1.5 * error(theirs(*rounded))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -210,9 +201,9 @@ def test_few_shapes_are_at_most_three_hundredths_more(lengths: list[int]) -> Non
     assert sum(lengths) <= sum(sequences.rooms) <= sequences.total <= 1.03 * sum(lengths)
     assert all(length <= room <= 1.02 * length for length, room in zip(lengths, sequences.rooms, strict=True))
     for run in sequences.runs(1 << 30):
-        number, start, count, places = run
-        assert start == int(sequences.starts[number])
+        count, mask = run.count, sequences.mask_of(run)
+        assert run.start == int(sequences.starts[run.number])
         assert count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
-        own, mask = lengths[number : number + count], sequences.mask_of(run)
-        real = [places] * count if mask is None else (places - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
+        own = lengths[run.number : run.number + count]
+        real = [run.length] * count if mask is None else (run.length - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
         assert real == own

@@ -10,15 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from rerank.kernels import flat_attention
 from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
 from tests.close import check_close
-from tests.kernels.flat import check_flat, padded
+from tests.kernels.flat import check_flat, network_of, padded
 
 WINDOW = 5
 NEAR: dict[str, Any] = {"sliding_window": WINDOW}
@@ -36,18 +35,14 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 LENGTHS = [12, 3, 9, 12, 4]
 
 
-def network_of(kind: str) -> Any:
-    torch.manual_seed(0)
-    name, settings = KINDS[kind]
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes |= {"head_dim": 4, "intermediate_size": 24, "initializer_range": 0.3, "max_position_embeddings": 64}
-    sizes |= {"vocab_size": 50, "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 1, "num_labels": 1}
-    return AutoModelForSequenceClassification.from_config(AutoConfig.for_model(name, **sizes | settings)).eval()
+SIZES = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "pad_token_id": 0}
+SIZES |= {"eos_token_id": 2, "bos_token_id": 1}
 
 
 def flat_network(kind: str) -> tuple[Any, Any]:
     """A network that reads flat chunks, and its architecture's own in float64."""
-    network = network_of(kind)
+    name, settings = KINDS[kind]
+    network = network_of(name, **SIZES | settings)
     exact = copy.deepcopy(network).double()
     assert use_attention(network) and network.config._attn_implementation == NAME
     use_flat_decoder(network)
@@ -106,7 +101,7 @@ def test_places_without_a_token_change_nothing() -> None:
     states = [torch.randn(roomy.total, 2, 8) for _ in range(3)]
     real = torch.cat([torch.arange(n) + int(s) for n, s in zip(lengths, roomy.starts, strict=False)])
     for window in (None, 30):
-        found = attend(*states, roomy, 0.7, 0.0, False, window=window, causal=True)
-        expected = attend(*(state[real] for state in states), tight, 0.7, 0.0, False, window=window, causal=True)
+        found = attend(AttentionCall(*states, roomy, 0.7, 0.0, False, window, True))
+        expected = attend(AttentionCall(*(state[real] for state in states), tight, 0.7, 0.0, False, window, True))
         check_close(found[real], expected)
     assert torch.equal(real[tight.last], roomy.last)

@@ -10,35 +10,32 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, ModernBertConfig, ModernBertModel
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.network import ClsHead
+from tests.kernels import flat
 from tests.kernels.flat import check_flat, padded, rows_of_layers
+from tests.models.text.texts import PAIRS
 
 LENGTHS = st.lists(st.integers(1, 14), min_size=1, max_size=9)
 WINDOW = 3
 
 
-def config_of(pooling: str = "cls", layers: int = 3, every: int = 3, **settings: Any) -> ModernBertConfig:
-    sizes = {"hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2, "intermediate_size": 24}
-    sizes |= {"vocab_size": 50, "max_position_embeddings": 64, "local_attention": 2 * WINDOW, "pad_token_id": 1}
-    sizes |= {"global_attn_every_n_layers": every, "initializer_range": 0.3, "bos_token_id": 2, "eos_token_id": 3}
-    sizes |= {"cls_token_id": 2, "sep_token_id": 3}
-    return ModernBertConfig(**sizes | settings, classifier_pooling=pooling, num_labels=1)
+SETTINGS: dict[str, Any] = {f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")}
+SETTINGS["local_attention"] = 2 * WINDOW
 
 
-def network_of(head: str, layers: int = 3, every: int = 3, **settings: Any) -> Any:
-    torch.manual_seed(0)
-    config = config_of("cls" if head == "our cls" else head, layers, every, **settings)
+def network_of(head: str, layers: int = 3, every: int = 3) -> Any:
+    pooling = "mean" if head == "our cls" else head  # which our head does not look at
+    settings = SETTINGS | {"classifier_pooling": pooling, "global_attn_every_n_layers": every}
+    network = flat.network_of("modernbert", layers, **settings)
     if head == "our cls":
-        config.classifier_pooling = "mean"  # which our head does not look at
-        network: Any = ClsHead(ModernBertModel(config), 0.0)
-    else:
-        network = AutoModelForSequenceClassification.from_config(config)
-    return network.eval()
+        network = ClsHead(network.model, 0.0).eval()
+        use_flat_encoder(network)
+    return network
 
 
 @pytest.mark.parametrize("head", ["cls", "mean", "our cls"])
@@ -47,15 +44,11 @@ def network_of(head: str, layers: int = 3, every: int = 3, **settings: Any) -> A
 def test_scores_and_gradients_are_those_of_the_architecture(
     head: str, layers: int, every: int, lengths: list[int]
 ) -> None:
-    network = network_of(head, layers, every)
-    use_flat_encoder(network)
-    check_flat(network, padded(lengths, types=False))
+    check_flat(network_of(head, layers, every), padded(lengths, types=False))
 
 
 def test_the_last_layer_computes_nothing_but_cls() -> None:
-    network = network_of("cls", 4)
-    use_flat_encoder(network)
-    seen = rows_of_layers(network, padded([3, 9, 1, 4], types=False))
+    seen = rows_of_layers(network_of("cls", 4), padded([3, 9, 1, 4], types=False))
     sequences = Sequences.of([3, 9, 1, 4], few_shapes=True)
     last = [count for name, count in seen if "layers.3" in name]
     assert last and set(last) == {len(sequences.asked)}
@@ -64,7 +57,6 @@ def test_the_last_layer_computes_nothing_but_cls() -> None:
 
 def test_without_being_told_a_network_is_what_it_was() -> None:
     network, batch = network_of("mean"), padded([3, 5], types=False)
-    use_flat_encoder(network)
     assert reads_flat(network)
     assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
     stop_reading_flat(network)
@@ -74,12 +66,9 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
     """Its kernels prove themselves at load; what is saved is loaded with the same scores."""
-    from tests.models.text.texts import PAIRS
-
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    config = config_of(pooling, 4, vocab_size=len(tokenizer), hidden_size=32, num_attention_heads=4, pad_token_id=0)
-    torch.manual_seed(0)
-    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "base")
+    settings = SETTINGS | {"vocab_size": len(tokenizer), "pad_token_id": 0, "classifier_pooling": pooling}
+    flat.network_of("modernbert", 4, **settings).save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
     model = CrossEncoder(str(tmp_path / "base"))
     assert reads_flat(model.network)
@@ -88,9 +77,7 @@ def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_mo
     batch = tokenizer(queries, documents, padding=True, return_tensors="pt", return_token_type_ids=False)
     with torch.no_grad():
         expected = theirs(**batch).logits[:, 0].numpy()
-    np.testing.assert_allclose(model.text_scores(PAIRS, precision="fp32"), expected, atol=1e-5)
+    found = model.text_scores(PAIRS, precision="fp32")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
     model.save(tmp_path / "saved")
-    np.testing.assert_array_equal(
-        CrossEncoder(str(tmp_path / "saved")).text_scores(PAIRS, precision="fp32"),
-        model.text_scores(PAIRS, precision="fp32"),
-    )
+    np.testing.assert_array_equal(CrossEncoder(str(tmp_path / "saved")).text_scores(PAIRS, precision="fp32"), found)

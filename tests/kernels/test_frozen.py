@@ -14,6 +14,7 @@ from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from tests.builders import make_decoder
 from tests.close import gradients_of
+from tests.models.text.texts import draw_trained
 
 TEXTS = [("shock wave", "the shock wave on a blunt body"), ("heat", "a flat plate")]
 
@@ -40,11 +41,7 @@ def test_what_bf16_holds_is_held_in_it_and_nothing_changes(in_bf16: bool, tmp_pa
                 parameter.copy_(parameter.bfloat16())
         network.save_pretrained(folder)
     model = Decoder(str(folder), template="plain", lora=LoRA(rank=2))
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                parameter.normal_(std=0.1)
+    draw_trained(model, 0, "lora_B")
     frozen = [m for m in model.network.base_model.modules() if type(m) is nn.Linear and not m.weight.requires_grad]
     before, scores = [m.weight.clone() for m in frozen], model.text_scores(TEXTS, precision="fp32")
     exact, gradients, held = step(model)

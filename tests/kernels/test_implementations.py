@@ -12,6 +12,9 @@ from rerank.kernels.implementations import Implementations, implementation_of, i
 from rerank.models.text import kernels
 from rerank.models.text.cross_encoder import CrossEncoder
 
+MODES = [(True, True), (True, False), (False, False)]
+"""Whether a network trains, and drops."""
+
 
 @pytest.fixture
 def model(tiny_model: Path) -> CrossEncoder:
@@ -23,18 +26,14 @@ def test_a_model_takes_what_it_is_told(model: CrossEncoder) -> None:
     assert reads_flat(model.network) and implementations_of(model.network) is None
     for way in ("torch", "own"):
         assert model.settle("fp32", way) == Implementations.all(way) == model.settle("fp32")
-        assert {
-            implementation_of(attention.train(mode), drops) for mode in (True, False) for drops in (True, False)
-        } == {way}
+        assert [implementation_of(attention.train(mode), drops) for mode, drops in MODES] == [way] * 3
 
 
 def test_each_mode_has_its_way(model: CrossEncoder) -> None:
     """In float32 ours is taken where weights are dropped, and nowhere else."""
     model.settle("fp32")
     attention = model.network.bert.encoder.layer[1].attention.self
-    assert [
-        implementation_of(attention.train(mode), drops) for mode, drops in ((True, True), (True, False), (False, False))
-    ] == [*("own", "torch", "torch")]
+    assert [implementation_of(attention.train(mode), drops) for mode, drops in MODES] == ["own", "torch", "torch"]
 
 
 @pytest.mark.parametrize(("flags", "scoring"), [({"avx512_bf16"}, "own"), ({"avx512_bf16", "amx_bf16"}, "torch")])

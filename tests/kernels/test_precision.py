@@ -15,9 +15,8 @@ from rerank.lists import Lists
 from rerank.losses import DirectMetric
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import make_model, train
-
-LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
+from tests.builders import make_model
+from tests.models.text.texts import train_text
 
 
 @pytest.fixture
@@ -58,10 +57,8 @@ def test_encoder_head_and_loss_are_exact_forwards_and_backwards(
     monkeypatch.setattr(DirectMetric, "per_list", per_list)
     hook = modules.register_module_forward_hook(lambda module, _, output: look(type(module).__name__, output))
     try:
-        words = [f"--data.train={lists.store.folder}", "--data=ListsData", "--model=CrossEncoder", "--batch_size=4"]
-        words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24", "--tracker=[]"]
-        words += ["--loss=SmoothINDCG", "--epochs=1", f"--precision={precision}", f"--output={tmp_path / 'run'}"]
-        train(words)
+        words = "--batch_size=4", f"--precision={precision}"
+        train_text(lists.store.folder, tiny_model, tmp_path / "run", *words)  # type: ignore[arg-type]
     finally:
         hook.remove()
     named = {"Linear", "BertPooler", "BertIntermediate", "loss"}
@@ -75,7 +72,7 @@ def test_scores_do_not_depend_on_what_the_process_asked_for(
     lists: Lists, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """On a CPU that multiplies in bf16 they did."""
-    model = CrossEncoder(str(make_model(tmp_path / "model", hidden=256)), **LENGTHS)
+    model = CrossEncoder(str(make_model(tmp_path / "model", hidden=256)), query_length=8, document_length=24)
     alone = score_lists(model, model.inputs(lists), lists, precision="fp32")
     request.getfixturevalue("less_precise")
     np.testing.assert_array_equal(score_lists(model, model.inputs(lists), lists, precision="fp32"), alone)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,29 +13,33 @@ import torch
 from transformers.models.bert import modeling_bert
 from transformers.models.distilbert import modeling_distilbert
 
-from rerank.kernels import flat, flat_attention
+from rerank.kernels import flat
+from rerank.kernels.cpu_attention import Attention
 from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat
 from rerank.kernels.implementations import Implementations, implementations_of
 from rerank.kernels.precision import Precision
-from rerank.kernels.proof import works_here
+from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.kernels import faster_implementations
 from tests.builders import make_model
+from tests.kernels.flat import network_of, padded
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 100}
 
 
-def plain(model: CrossEncoder, lists: Lists) -> np.ndarray:
-    """The scores of the network's own forward pass, a padded pair at a time."""
-    inputs = model.text_inputs(lists)
-    found = []
+def check_plain(model: CrossEncoder, lists: Lists) -> np.ndarray:
+    """Fail where it does not score as the network's own forward pass, a padded pair at a time; returns the scores."""
+    inputs, expected = model.text_inputs(lists), []
+    assert not reads_flat(model.network)
     with torch.no_grad():
         for row in lists.row_numbers:
             batch = inputs.collate(np.array([row]), np.zeros(1, int))
-            found.append(float(model.network(**batch).logits))
-    return np.array(found)
+            expected.append(float(model.network(**batch).logits))
+    found = score_lists(model, inputs, lists, precision="fp32")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    return found
 
 
 class Louder(modeling_bert.BertSelfAttention):
@@ -58,37 +63,26 @@ def test_an_architecture_that_computes_something_else_is_left_alone(
         model = CrossEncoder(str(tiny_model), **LENGTHS)
     assert isinstance(model.network.bert.encoder.layer[0].attention.self, Louder)
     assert len(caplog.records) == 1 and "reads texts with padding" in caplog.text
-    assert not reads_flat(model.network)
-    found = score_lists(model, model.inputs(lists), lists, precision="fp32")
-    np.testing.assert_allclose(found, plain(model, lists), atol=1e-5)
+    found = check_plain(model, lists)
     assert np.abs(found - score_lists(usual, usual.inputs(lists), lists, precision="fp32")).max() > 1e-3
 
 
 def test_attention_that_hands_over_something_else_is_pytorchs(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An architecture whose interface changed: ours fails, PyTorch's is taken."""
-    from rerank.kernels import proof
-    from tests.kernels.flat import network_of
+    network, usual = network_of("distilbert"), modeling_distilbert.DistilBertSelfAttention.forward
 
-    network = network_of("distilbert")
+    def forward(self: Any, hidden_states: Any, *others: Any, **keys: Any) -> Any:
+        ours = self.config._attn_implementation == NAME
+        return usual(self, hidden_states * (2.0 if ours else 1.0), *others, **keys)
+
     stop_reading_flat(network)
     network.set_attn_implementation("sdpa")
-    batch = {"input_ids": torch.randint(2, 50, (2, 30)), "attention_mask": torch.ones(2, 30, dtype=torch.int64)}
-    monkeypatch.setattr(modeling_distilbert.DistilBertSelfAttention, "forward", _without_scale(modeling_distilbert))
-    proof.use_kernels(network, network, lambda b: network(**b).logits[:, 0], batch)
+    monkeypatch.setattr(modeling_distilbert.DistilBertSelfAttention, "forward", forward)
+    use_kernels(network, network, lambda batch: network(**batch).logits[:, 0], padded([30, 30], types=False))
     assert "not this architecture's" in caplog.text
     assert network.config._attn_implementation == "sdpa" != NAME
-
-
-def _without_scale(module: Any) -> Any:
-    usual = module.DistilBertSelfAttention.forward
-
-    def forward(self: Any, hidden_states: Any, attention_mask: Any = None, **keys: Any) -> Any:
-        ours = self.config._attn_implementation == NAME
-        return usual(self, hidden_states * (2.0 if ours else 1.0), attention_mask, **keys)
-
-    return forward
 
 
 def test_a_release_that_moved_something_only_costs_speed(
@@ -96,10 +90,8 @@ def test_a_release_that_moved_something_only_costs_speed(
 ) -> None:
     monkeypatch.setattr("rerank.kernels.flat.attend", lambda *_: torch.zeros(1).missing)
     model = CrossEncoder(str(tiny_model), **LENGTHS)
-    assert "AttributeError" in caplog.text and not reads_flat(model.network)
-    np.testing.assert_allclose(
-        score_lists(model, model.inputs(lists), lists, precision="fp32"), plain(model, lists), atol=1e-5
-    )
+    assert "AttributeError" in caplog.text
+    check_plain(model, lists)
 
 
 def test_a_head_with_dropout_proves_itself_without_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,9 +116,9 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let our way attend to the tokens of other texts."""
     usual = flat.attend
 
-    def attend(query: Any, key: Any, value: Any, sequences: Any, *rest: Any) -> Any:
-        own = rest[3] == "own"
-        return usual(query, key.roll(5, 0) if own else key, value.roll(5, 0) if own else value, sequences, *rest)
+    def attend(call: Any, way: Any) -> Any:
+        others = call._replace(key=call.key.roll(5, 0), value=call.value.roll(5, 0))
+        return usual(others if way == "own" else call, way)
 
     monkeypatch.setattr(flat, "attend", attend)
 
@@ -161,34 +153,30 @@ def test_scores_that_are_all_0_or_far_from_0_prove_nothing(
         assert why is not None and "states differ" in why
 
 
-def test_a_backward_pass_that_is_missing_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("backward", "why"),
+    [
+        (Mock(side_effect=NotImplementedError("no kernel image")), "NotImplementedError: no kernel image"),
+        (lambda ctx, gradient, usual=Attention.backward: usual(ctx, 2 * gradient), "the gradient of "),
+    ],
+    ids=["missing", "wrong"],
+)
+def test_a_backward_pass_that_fails_is_noticed(
+    backward: Any, why: str, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = CrossEncoder(str(tiny_model), **LENGTHS)
-
-    def backward(*_: Any) -> None:
-        raise NotImplementedError("no kernel image is available")
-
-    monkeypatch.setattr(flat_attention._Flat, "backward", staticmethod(backward))
-    assert proved(model) == "NotImplementedError: no kernel image is available"
-
-
-def test_a_backward_pass_that_is_wrong_is_noticed(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, usual = CrossEncoder(str(tiny_model), **LENGTHS), flat_attention._Flat.backward
-    monkeypatch.setattr(
-        flat_attention._Flat,
-        "backward",
-        staticmethod(lambda ctx, gradient: (*(2 * g if g is not None else g for g in usual(ctx, gradient)),)),
-    )
-    assert "the gradient of " in str(proved(model))
+    monkeypatch.setattr(Attention, "backward", staticmethod(backward))
+    assert why in str(proved(model))
 
 
 def test_dropout_that_is_missing_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of FlashAttention 3; a network without dropout does not need it."""
     usual = flat.attend
 
-    def attend(query: Any, key: Any, value: Any, sequences: Any, scale: float, dropout: float, *rest: Any) -> Any:
-        if dropout and rest[1] == "own":
+    def attend(call: Any, way: Any) -> Any:
+        if call.dropout and way == "own":
             raise RuntimeError("dropout_p must be 0")
-        return usual(query, key, value, sequences, scale, dropout, *rest)
+        return usual(call, way)
 
     monkeypatch.setattr(flat, "attend", attend)
     for rate, why in ((0.0, None), (0.1, "RuntimeError: dropout_p must be 0")):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from rerank import Lists
 from rerank.errors import UserError
@@ -16,38 +17,39 @@ from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.mlp import MLP
-from tests.builders import make_decoder, make_lists, make_model, write_folds
+from tests.builders import make_decoder, make_model, write_folds
+from tests.models.text.texts import draw_trained
 
 SHARES = [0.2, 0.3, 0.5]
 
 
 def encoders(folder: Path, count: int, lists: Lists, **settings: object) -> list[Path]:
-    """Cross-encoders from one start, with heads of their own."""
+    """Cross-encoders of one architecture, each with weights of its own."""
     base, made = make_model(folder / "base"), []
     for seed in range(count):
         model = CrossEncoder(str(base), query_length=8, document_length=24, **settings)  # type: ignore[arg-type]
         model.prepare(lists, seed)
-        with torch.no_grad():
-            torch.manual_seed(seed)
-            for parameter in model.parameters():
-                parameter.add_(0.1 * torch.randn_like(parameter))
+        draw_trained(model, seed)
         made.append(folder / f"model{seed}")
         made[-1].mkdir()
         model.save(made[-1])
     return made
 
 
+def check_mean(found: Mapping[str, Tensor], states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]) -> None:
+    for name, value in found.items():
+        if value.is_floating_point():
+            expected = sum(share * state[name].double() for share, state in zip(shares, states, strict=True))
+            torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("start", [None, "bm25"])
-def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None) -> None:
-    lists = make_lists(tmp_path)
+def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None, lists: Lists) -> None:
     folders = encoders(tmp_path, 3, lists, start=start)
     average_models(folders, SHARES, tmp_path / "average")
     states = [load_model(folder).state_dict() for folder in folders]  # type: ignore[attr-defined]
     model = load_model(tmp_path / "average")
-    for name, value in model.state_dict().items():  # type: ignore[attr-defined]
-        if value.is_floating_point():
-            expected = sum(share * state[name].double() for share, state in zip(SHARES, states, strict=True))
-            torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=1e-7)
+    check_mean(model.state_dict(), states, SHARES)  # type: ignore[attr-defined]
     assert model.contract() == load_model(folders[0]).contract() | {
         key: model.contract()[key] for key in ("start",) if start
     }
@@ -58,10 +60,7 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
     base, folders = make_decoder(tmp_path / "base", head=head), []
     for seed, rank in enumerate((2, 3, 4)):
         model = Decoder(str(base), template="qwen3-reranker", lora=LoRA(rank=rank, alpha=2 + seed))
-        with torch.no_grad():
-            torch.manual_seed(seed)
-            for parameter in (p for p in model.parameters() if p.requires_grad):
-                parameter.normal_(std=0.1)
+        draw_trained(model, seed)
         folders.append(tmp_path / f"adapter{seed}")
         model.save(folders[-1])
     average_models(folders, SHARES, tmp_path / "average")
@@ -70,9 +69,7 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
         model = Decoder.load(folder)
         model.merge()
         states.append(model.state_dict())
-    for name, value in states[0].items():
-        expected = sum(share * state[name].double() for share, state in zip(SHARES, states[1:], strict=True))
-        torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
+    check_mean(states[0], states[1:], SHARES)
 
 
 def test_networks_over_features(tmp_path: Path) -> None:
@@ -87,13 +84,11 @@ def test_networks_over_features(tmp_path: Path) -> None:
         folders[-1].mkdir()
         model.save(folders[-1])
     average_models(folders, None, tmp_path / "average")
-    first, second, both = (load_model(folder).state_dict() for folder in [*folders, tmp_path / "average"])  # type: ignore[attr-defined]
-    for name, value in both.items():
-        torch.testing.assert_close(value, (first[name] + second[name]) / 2)
+    *states, both = (load_model(folder).state_dict() for folder in [*folders, tmp_path / "average"])  # type: ignore[attr-defined]
+    check_mean(both, states, [0.5, 0.5])
 
 
-def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None:
     first, second = encoders(tmp_path, 2, lists)
     (longer,) = encoders(tmp_path / "other", 1, lists, long="max")
     wide = CrossEncoder(str(make_model(tmp_path / "wide", hidden=64)), query_length=8, document_length=24)
@@ -111,14 +106,3 @@ def test_what_differs_is_refused_in_a_line(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=match) as caught:
             average_models(folders, weights, tmp_path / "out")
         assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
-
-
-def test_of_one_model_it_is_the_model(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    (folder,) = encoders(tmp_path, 1, lists)
-    average_models([folder, folder, folder], SHARES, tmp_path / "average")
-    np.testing.assert_allclose(
-        load_model(tmp_path / "average").predict(lists), load_model(folder).predict(lists), atol=1e-5
-    )
-    average_models([folder, tmp_path / "average"], [1, 0], tmp_path / "again")
-    assert (load_model(tmp_path / "again").predict(lists) == load_model(folder).predict(lists)).all()

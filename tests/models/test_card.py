@@ -13,17 +13,15 @@ from huggingface_hub import ModelCard
 
 from rerank.models.card import describe
 from tests.builders import make_lists, train, write_folds
+from tests.models.text.texts import train_text
 
 PAIRS = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
 
 
 def trained(folder: Path, tiny_model: Path, *extra: str) -> Path:
-    make_lists(folder)
-    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2", "--tracker=[]"]
-    words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
-    words += ["--model.document_length=24", "--loss=SmoothINDCG", "--monitor=nDCG", f"--output={folder / 'run'}"]
-    train([*words, *extra])
-    return folder / "run"
+    lists = make_lists(folder).store.folder
+    assert lists is not None
+    return train_text(lists, tiny_model, folder / "run", "--monitor=nDCG", *extra)
 
 
 def executed(card: ModelCard) -> tuple[list[np.ndarray], dict[str, Any]]:
@@ -40,7 +38,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sentence_transformers")
-    run = trained(tmp_path, tiny_model, "--precision=fp32")
+    run = trained(tmp_path, tiny_model, "--precision=fp32", "--data.validation_share=0.2")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.pipeline_tag == "text-ranking"
     assert card.data.to_dict()["library_name"] == "sentence-transformers"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from rerank.errors import UserError
+from rerank.lists import Lists
 from rerank.models.contract import read_contract, write_contract
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
 from rerank.storage.hashes import write_sealed
-from tests.builders import make_lists
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +151,7 @@ def test_parts_of_a_contract_have_their_types(copied: Callable[[str], Path]) -> 
 
 
 @pytest.mark.parametrize("part", ["settings", "columns", "normalise"])
-def test_parts_of_a_network_have_their_types(part: str, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_parts_of_a_network_have_their_types(part: str, tmp_path: Path, lists: Lists) -> None:
     model = MLP(hidden=[3], columns=[next(iter(lists.store.column_names))])
     model.prepare(lists, 1)
     (tmp_path / "model").mkdir()

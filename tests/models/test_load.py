@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore
+from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import add_to_contract, checked_contract, read_contract
 from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.weights import find_model
 from rerank.storage.hashes import write_sealed
 from rerank.storage.identity import id_of, identify
-from tests.builders import make_lists
 
 
 class Mine(CrossEncoder):
@@ -88,53 +89,37 @@ def test_a_missing_file_is_named(saved: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_fresh_weights_follow_from_the_seed_alone(head: str, tmp_path: Path, tiny_model: Path) -> None:
-    lists = make_lists(tmp_path)
-
-    def fresh() -> CrossEncoder:
-        return CrossEncoder(str(tiny_model), head=head, query_length=8, document_length=24)  # type: ignore[arg-type]
-
-    def weights(model: CrossEncoder) -> dict[str, torch.Tensor]:
-        return {name: value.clone() for name, value in model.state_dict().items()}
-
-    def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-        return all(torch.equal(one[name], other[name]) for name in one)
+def test_fresh_weights_follow_from_the_seed_alone(head: str, lists: Lists, tiny_model: Path) -> None:
+    def drawn(*seeds: int) -> Tensor:
+        model = CrossEncoder(str(tiny_model), head=head, query_length=8, document_length=24)  # type: ignore[arg-type]
+        for seed in seeds:
+            model.prepare(lists, seed)
+        return model.network.classifier.weight.detach()
 
     state = torch.get_rng_state()
-    one = fresh()
-    before = weights(one)
-    one.prepare(lists, 42)
+    before, other = drawn(42), drawn(7)
     assert torch.equal(torch.get_rng_state(), state), "nobody notices"
     torch.manual_seed(5)
-    assert same(weights(one), before) and same(weights(fresh()), before), "before any training the seed is 42"
-    one.prepare(lists, 7)
-    assert not same(weights(one), before)
-    other = fresh()
-    other.prepare(lists, 7)
-    assert same(weights(other), weights(one))
-    # What `torch.manual_seed(7)` before loading gave in version 1.
-    torch.manual_seed(7)
-    if head == "hf":
-        from transformers import AutoConfig, AutoModelForSequenceClassification
-
-        config = AutoConfig.from_pretrained(tiny_model, num_labels=1)
-        plain = AutoModelForSequenceClassification.from_pretrained(tiny_model, config=config).state_dict()
-        assert torch.equal(plain["classifier.weight"], weights(one)["network.classifier.weight"])
+    assert torch.equal(drawn(), before), "before any training the seed is 42"
+    assert torch.equal(drawn(42, 7), other) and not torch.equal(other, before)
+    if head == "hf":  # what `torch.manual_seed(7)` before loading gave in version 1
+        torch.manual_seed(7)
+        plain = AutoModelForSequenceClassification.from_pretrained(tiny_model, num_labels=1)
+        assert torch.equal(plain.classifier.weight, other)
 
 
 def test_the_initial_model_counts_by_its_files_and_not_by_its_name(tmp_path: Path, tiny_model: Path) -> None:
     def id(folder: Path | str, **changes: object) -> str:
         return id_of(identify(CrossEncoder(str(folder), **changes)))  # type: ignore[arg-type]
 
-    shutil.copytree(tiny_model, tmp_path / "other")
-    assert id(tiny_model) == id(tmp_path / "other") == id(tiny_model, head="hf", query_length=31)
-    assert id(tiny_model) != id(tiny_model, dropout=0.5)
-    config = json.loads((tmp_path / "other" / "config.json").read_text())
-    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"_name_or_path": "x"}))
-    assert id(tmp_path / "other") == id(tiny_model)
-    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.3}))
-    assert id(tmp_path / "other") != id(tiny_model)
-    shutil.copy(tiny_model / "config.json", tmp_path / "other" / "config.json")
-    tokenizer = json.loads((tmp_path / "other" / "tokenizer.json").read_text())
-    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert id(tmp_path / "other") != id(find_model(str(tiny_model)))
+    other, own = Path(shutil.copytree(tiny_model, tmp_path / "other")), id(tiny_model)
+    assert own == id(other) == id(tiny_model, head="hf", query_length=31)
+    assert own != id(tiny_model, dropout=0.5)
+    config = json.loads((other / "config.json").read_text())
+    for values, same in (({"_name_or_path": "x"}, True), ({"hidden_dropout_prob": 0.3}, False)):
+        (other / "config.json").write_text(json.dumps(config | values))
+        assert (id(other) == own) == same
+    shutil.copy(tiny_model / "config.json", other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert id(other) != own

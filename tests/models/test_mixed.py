@@ -46,14 +46,15 @@ def candidates(draw: st.DrawFn) -> tuple[Lists, np.ndarray]:
     return lists, frame["model"].to_numpy(np.float32)
 
 
-def by_hand(lists: Lists, numbers: np.ndarray) -> Run:
-    """What has a number, best first, ties in the order of the list."""
-    run: dict[str, list[Scored]] = {}
-    ids = lists.document_ids(lists.documents)
-    for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
-        own = [Scored(ids[i], float(numbers[i])) for i in range(start, end) if not np.isnan(numbers[i])]
-        run[query] = sorted(own, key=lambda scored: -scored.score)
-    return run
+def by_hand(lists: Lists, scores: np.ndarray) -> list[Run]:
+    """Runs of both columns and of a model's scores: what has a number, best first, ties in the order of the list."""
+    ids, runs = lists.document_ids(lists.documents), list[Run]()
+    for numbers in (lists.column("bm25"), lists.column("dense"), scores):
+        runs.append({})
+        for query, start, end in zip(lists.query_ids, lists.offsets[:-1], lists.offsets[1:], strict=True):
+            own = [Scored(ids[i], float(numbers[i])) for i in range(start, end) if not np.isnan(numbers[i])]
+            runs[-1][query] = sorted(own, key=lambda scored: -scored.score)
+    return runs
 
 
 def told(run: Run) -> dict[str, list[tuple[str, float]]]:
@@ -66,7 +67,7 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
     drawn: tuple[Lists, np.ndarray], weights: list[float]
 ) -> None:
     lists, scores = drawn
-    runs = [by_hand(lists, values) for values in (lists.column("bm25"), lists.column("dense"), scores)]
+    runs = by_hand(lists, scores)
     of_columns = dict(zip(["bm25", "dense"], weights, strict=False))
     ranker = Mixed(rerank.MLP(), of_columns, text=weights[2])
     found = ranker.mixed(lists, scores)
@@ -85,7 +86,7 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
 @given(drawn=candidates())
 def test_reciprocal_ranks_are_those_of_the_fused_run(drawn: tuple[Lists, np.ndarray]) -> None:
     lists, scores = drawn
-    runs = [by_hand(lists, values) for values in (lists.column("bm25"), lists.column("dense"), scores)]
+    runs = by_hand(lists, scores)
     ranker = Mixed(rerank.MLP(), {"bm25": 1, "dense": 1}, text=1, by="rrf")
     fused = {q: reciprocal_ranks([[scored.id for scored in run[q]] for run in runs]) for q in lists.query_ids}
     assert told(lists.run(ranker.mixed(lists, scores))) == told(fused)
@@ -110,8 +111,7 @@ def text_model(tmp_path: Path, tiny_model: Path) -> Path:
     return tmp_path / "best"
 
 
-def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path, lists: Lists) -> None:
     (text_model / "README.md").write_text("# A card")
     ranker = tmp_path / "ranker"
     write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
@@ -141,8 +141,7 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert verify(tmp_path / "fusion")
 
 
-def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) -> None:
     decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), template="qwen3-reranker", lora=LoRA(rank=2))
     vectors = rerank.MLP(hidden=[4], columns=["bm25"])
     vectors.prepare(lists, 1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from rerank.kernels.flat_attention import Sequences, attend
+from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.lists import Lists
 from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
@@ -66,7 +66,7 @@ def test_windows_causal_masks_and_heads_that_share_keys(window: int | None, caus
     states = [torch.randn(567, heads, 64, device="cuda").bfloat16().requires_grad_() for heads in (8, 2, 2)]
     weights, found = torch.randn(567, 8, 64, device="cuda"), []
     for way, given in (("own", states), ("torch", [state.float() for state in states])):
-        seen = attend(*given, sequences, 0.125, 0.0, False, way, window, causal)  # type: ignore[arg-type]
+        seen = attend(AttentionCall(*given, sequences, 0.125, 0.0, False, window, causal), way)  # type: ignore[arg-type]
         found.append([seen, *torch.autograd.grad((seen * weights).sum(), states)])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one.float(), other.float(), rtol=0.05, atol=0.02 * float(other.detach().abs().max()))

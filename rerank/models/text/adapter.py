@@ -52,8 +52,7 @@ def adapted(network: Any, lora: LoRA, kind: str) -> Any:
         target_modules=lora.targets or "all-linear",
     )
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return peft.get_peft_model(network, config)
     except ValueError as error:
         raise UserError(f"model.lora.targets: {str(error).splitlines()[0]}") from error
@@ -61,12 +60,10 @@ def adapted(network: Any, lora: LoRA, kind: str) -> Any:
 
 def with_adapter(network: Any, folder: Path) -> Any:
     """Put the adapters of a folder into a network, to be used and trained further."""
+    peft = _peft()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of names that Transformers is about to change
-            return _peft().PeftModel.from_pretrained(network, str(folder), is_trainable=True)
-    except UserError:
-        raise
+        with warnings.catch_warnings(action="ignore"):  # of names that Transformers is about to change
+            return peft.PeftModel.from_pretrained(network, str(folder), is_trainable=True)
     except (RuntimeError, ValueError, KeyError) as error:
         raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
 
@@ -74,8 +71,7 @@ def with_adapter(network: Any, folder: Path) -> Any:
 def save_adapter(model: Any, folder: Path, base: str) -> None:
     """Write the adapters alone, and of what they are."""
     model.peft_config["default"].base_model_name_or_path = base
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a base that it does not find on the hub
+    with warnings.catch_warnings(action="ignore"):  # of a base that it does not find on the hub
         model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
     (folder / "README.md").unlink(missing_ok=True)  # peft's own card
 

@@ -24,9 +24,9 @@ from rerank.models.base import FRESH_SEED, Inputs, Model
 from rerank.models.contract import class_name, write_contract
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.text.kernels import tokens_on_gpu
-from rerank.models.text.long import Long, make_inputs, score_rows
+from rerank.models.text.long import ChunkInputs, Long, score_rows
 from rerank.models.text.network import changes_itself, positions_of
-from rerank.models.text.pairs import FlatInputs
+from rerank.models.text.pairs import FlatInputs, PairInputs
 from rerank.models.text.part import Spec, TextPart
 from rerank.models.text.start import Start, last_layer, spread, start_at_zero
 from rerank.settings.ranges import Count, Positive, Rate
@@ -259,7 +259,11 @@ class CrossEncoder(TextScorer):
 
     def token_inputs(self, tokens: Tokens, query: Array, document: Array) -> Inputs:
         """What is read of texts as token ids, of which candidates are pairs."""
-        inputs = make_inputs(self.long, tokens, query, document, self.template, self.query_length, self.room)
+        pairs = tokens, query, document, self.template
+        if self.long == "truncate":
+            inputs = PairInputs(*pairs)
+        else:
+            inputs = ChunkInputs(*pairs, capacity=self.room - self.query_length, only_first=self.long == "first")
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:

@@ -73,13 +73,7 @@ class TextScorer(RanksTexts, Scorer):
     def text_scores(
         self, pairs: Iterable[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
     ) -> Array:
-        """Raw scores of text pairs, ``[n]`` float32, by the text part alone where there is another.
-
-        Args:
-            pairs: the texts.
-            budget: padded tokens per forward pass; None for what suits the machine.
-            precision: arithmetic of the encoder.
-        """
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone; see :meth:`predict`."""
         check_value("budget", budget, Count | None)
         queries, documents = _sides(pairs)
         self.warn_if_untrained()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
@@ -26,8 +26,6 @@ from rerank.progress import tqdm
 from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
 
 FILES = {
@@ -143,8 +141,7 @@ def _quietly(folder: Path, kind: str) -> Iterator[None]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()):
             yield
     except (UserError, OSError, MemoryError):
         raise

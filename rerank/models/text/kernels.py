@@ -15,10 +15,9 @@ from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations
 from rerank.kernels.precision import Precision, cpu_flags
 from rerank.kernels.products import works
-from rerank.kernels.proof import use_kernels, works_here
-from rerank.kernels.shapes import remember_code
+from rerank.kernels.proof import works_here
 from rerank.models.text.long import score_rows
-from rerank.models.text.network import ClsHead, positions_of
+from rerank.models.text.network import positions_of
 from rerank.models.text.template import PairTemplate
 
 log = logging.getLogger("rerank")
@@ -38,13 +37,6 @@ def probe(config: Any, tokenizer: Any, template: PairTemplate) -> dict[str, Tens
     of_query = (longest - 1) // 4 + 1
     sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
     return {name: torch.from_numpy(array) for name, array in template.join(*sides).items()}
-
-
-def prove_kernels(network: Any, batch: Mapping[str, Tensor]) -> None:
-    """Let a network compute our way, as far as that gives its own scores and gradients of a probe."""
-    remember_code()
-    made_by_transformers = network.encoder if isinstance(network, ClsHead) else network
-    use_kernels(network, made_by_transformers, partial(score_rows, network, long="truncate"), batch)
 
 
 def faster_implementations(

@@ -19,9 +19,7 @@ from torch import Tensor, nn
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES, rows
 from rerank.kernels.packing import pack
-from rerank.lists.tokens import Tokens
 from rerank.models.text.pairs import PairInputs
-from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array
 
 Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
@@ -33,15 +31,6 @@ CHUNKS = "chunks"
 
 _rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
 """Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
-
-
-def make_inputs(
-    long: Long, tokens: Tokens, query: Array, document: Array, template: PairTemplate, query_length: int, room: int
-) -> PairInputs:
-    """The inputs of a strategy; ``room`` is how many tokens a row has for query and chunk together."""
-    if long == "truncate":
-        return PairInputs(tokens, query, document, template)
-    return ChunkInputs(tokens, query, document, template, capacity=room - query_length, only_first=long == "first")
 
 
 class ChunkInputs(PairInputs):

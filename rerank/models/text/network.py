@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from rerank.errors import UserError, one_line
-from rerank.models.weights import copied, tensor_names
+from rerank.models.weights import tensor_names, write_weights
 from rerank.storage.files import say_once
 
 FOUND = 0.9
@@ -66,22 +66,20 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
             raise UserError(f"{folder}: has a cls head; load it with head cls")
         network, missing = load_classifier(folder, config)
     else:
-        keys = loading(config)
         rate = float(getattr(config, "hidden_dropout_prob", 0.1))
         if saved_cls:
             from safetensors.torch import load_file
 
             with reading(folder):
                 weights = load_file(str(folder / "model.safetensors"))
-                with torch.device("meta"):  # what does not fit is found before it takes memory
-                    network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-                    network.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
-                network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-                network.load_state_dict(weights)
+                for device in ("meta", "cpu"):  # what does not fit is found before it takes memory
+                    with torch.device(device):
+                        network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+                    network.load_state_dict({name: weight.to(device) for name, weight in weights.items()})
             missing = []
         else:
             with reading(folder):
-                encoder, info = AutoModel.from_pretrained(folder, **keys, **_no_pooler(config))
+                encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
             check_found(encoder, info, folder)
             network = ClsHead(encoder, rate)
             nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
@@ -247,11 +245,8 @@ class ClsHead(nn.Module):
         return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
 
     def save_pretrained(self, folder: Path, **_: Any) -> None:
-        from safetensors.torch import save_file
-
-        Path(folder).mkdir(parents=True, exist_ok=True)
         self.config.save_pretrained(folder)
-        save_file(copied(self.state_dict()), str(Path(folder) / "model.safetensors"), metadata={"format": "pt"})
+        write_weights(folder, self.state_dict())
 
 
 def keep_float32(module: nn.Module) -> None:

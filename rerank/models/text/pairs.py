@@ -41,11 +41,12 @@ class PairInputs(Inputs):
         lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
         ids, types = self.template.end_to_end(self.queries.take(query), self.documents.take(document), lengths)
         shared = self._shared(query, lengths) if can_share(network) else 0
-        tokens = {"input_ids": ids} | ({} if types is None else {"token_type_ids": types})
+        tokens = {"input_ids": torch.from_numpy(ids)}
+        if types is not None:
+            tokens["token_type_ids"] = torch.from_numpy(types)
         totals = lengths.sum(1) + self.template.special
         places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
-        laid = {name: torch.from_numpy(values) for name, values in tokens.items()}
-        return lay(laid, places, torch.from_numpy(totals), network, shared)
+        return lay(tokens, places, torch.from_numpy(totals), network, shared)
 
     def _shared(self, query: Array, lengths: Array) -> int:
         """With how many tokens all pairs begin, where that pays; each of them has a token that is its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,12 +11,14 @@ from torch import Tensor
 
 from rerank.kernels.implementations import Implementations
 from rerank.kernels.precision import Precision
+from rerank.kernels.proof import use_kernels
+from rerank.kernels.shapes import remember_code
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import checked_contract
-from rerank.models.text.kernels import faster_implementations, probe, prove_kernels
-from rerank.models.text.long import Long, check_long, mean_of_cls
-from rerank.models.text.network import knows_types, load_encoder, read_tokenizer
+from rerank.models.text.kernels import faster_implementations, probe
+from rerank.models.text.long import Long, check_long, mean_of_cls, score_rows
+from rerank.models.text.network import ClsHead, knows_types, load_encoder, read_tokenizer
 from rerank.models.text.start import last_layer
 from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, find_model, initial_hashes
@@ -85,7 +88,9 @@ class TextPart:
         template = PairTemplate.of(self.tokenizer, with_types=knows_types(network))
         loaded = Loaded(network, missing, bool(missing), template)
         check_long(spec.long, network, self.head)
-        prove_kernels(network, self.probe(loaded))
+        remember_code()
+        made_by_transformers = network.encoder if isinstance(network, ClsHead) else network
+        use_kernels(network, made_by_transformers, partial(score_rows, network, long="truncate"), self.probe(loaded))
         if spec.long == "cls_mean":
             mean_of_cls(network)
         return loaded

@@ -41,8 +41,6 @@ SAMPLE = (16, 16)
 class Start(nn.Module):
     """The first stage's share of the scores: ``w`` for each column, trained with the head's rate, not decayed.
 
-    Without columns it has no weights, and adds nothing.
-
     Args:
         weight: ``w`` of all columns together before the first step; None where nobody says.
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
@@ -76,10 +74,10 @@ class Start(nn.Module):
         return cls(chosen, depth, weight, before["weights"] if same else None)
 
     def begin(self) -> None:
-        if self.columns:
-            self.set(self.saved) if self.saved is not None else self.share(
-                WEIGHT if self.weight is None else self.weight
-            )
+        if self.saved is not None:
+            self.set(self.saved)
+        elif self.columns:
+            self.share(WEIGHT if self.weight is None else self.weight)
 
     def identity(self, at_zero: bool) -> dict[str, Any]:
         """What it decides of a model's arguments; ``at_zero`` says whether the text part adds nothing at first."""

@@ -108,18 +108,15 @@ class FeatureInputs(Inputs):
                 block = normaliser.apply(block, offsets)
             values[start:end] = block
         self.values = torch.from_numpy(values).to(device)
-        self._first = lists.rows.start if isinstance(lists.rows, slice) else None
-        self._place = np.zeros(0, np.int64)  # row in the store -> row here, where they lie scattered
-        if not isinstance(lists.rows, slice):
-            self._place = np.full(int(lists.rows.max(initial=-1)) + 1, -1, dtype=np.int64)
-            self._place[lists.rows] = np.arange(lists.size)
+        self._place = np.full(int(lists.row_numbers.max(initial=-1)) + 1, -1)  # row in the store -> row here
+        self._place[lists.row_numbers] = np.arange(lists.size)
 
     def lengths(self, rows: Array) -> Array:
         return np.ones(len(rows), dtype=np.int64)
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """``features``: ``[n, F]``."""
-        here = torch.from_numpy(self._place[rows] if self._first is None else rows - self._first)
+        here = torch.from_numpy(self._place[rows])
         return {"features": self.values.index_select(0, sent(here, self.values.device))}
 
 

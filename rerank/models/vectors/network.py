@@ -20,7 +20,7 @@ from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.load import find_normaliser
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
-from rerank.models.weights import check_safetensors
+from rerank.models.weights import check_safetensors, write_weights
 from rerank.storage.arrow import Array
 
 
@@ -104,10 +104,7 @@ class FeatureNetwork(Scorer):
         }
 
     def save(self, folder: Path) -> None:
-        from safetensors.torch import save_file
-
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
-        save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_weights(folder, self.state_dict())
         write_contract(folder, self.contract())
 
     @classmethod

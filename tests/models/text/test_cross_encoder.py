@@ -9,9 +9,10 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rerank.errors import UserError
+from rerank.lists import Lists
 from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import make_lists, make_model
+from tests.builders import make_model
 from tests.models.independent import check_independent
 from tests.models.text.texts import PAIRS
 
@@ -66,16 +67,11 @@ def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> 
     assert {weight.data_ptr() % 64 for weight in again.network.parameters()} == {0}
 
 
-def test_scores_depend_on_neither_order_nor_batch_mates_nor_budget(tiny_model: Path, tmp_path: Path) -> None:
+def test_scores_do_not_depend_on_batch_mates_and_bf16_keeps_them_near(tiny_model: Path, lists: Lists) -> None:
+    """Nor on the order, nor the budget; the head is in float32."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    check_independent(model, make_lists(tmp_path), 1, 300)
-
-
-def test_bf16_keeps_the_scores_near_and_the_head_in_float32(tiny_model: Path, tmp_path: Path) -> None:
-    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    lists = make_lists(tmp_path)
-    inputs = model.inputs(lists)
-    exact, fast = (score_lists(model, inputs, lists, precision=p) for p in ("fp32", "bf16"))
+    exact = check_independent(model, lists, 1, 300)
+    fast = score_lists(model, model.inputs(lists), lists, precision="bf16")
     np.testing.assert_allclose(fast, exact, atol=0.05 * float(np.std(exact)) + 0.02)
     assert not np.array_equal(fast, exact)
     as_bf16 = torch.from_numpy(fast).bfloat16().float().numpy()
@@ -100,35 +96,20 @@ def test_rank_orders_and_cuts(model: CrossEncoder) -> None:
 
 def test_dropout_is_set_everywhere(tiny_model: Path) -> None:
     for rate in (0.0, 0.3):
-        model = CrossEncoder(str(tiny_model), dropout=rate)
-        rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
-        assert rates == {rate}
-
-
-def test_models_without_token_types_get_none(tmp_path: Path, tiny_model: Path) -> None:
-    from transformers import DistilBertConfig, DistilBertModel
-
-    config = DistilBertConfig(vocab_size=30522, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
-    DistilBertModel(config).save_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    tokenizer.model_input_names = ["input_ids", "attention_mask"]
-    tokenizer.save_pretrained(tmp_path)
-    model = CrossEncoder(str(tmp_path), query_length=8, document_length=24)
-    assert model.template.types is None
-    assert np.isfinite(model.predict(PAIRS)).all()
+        modules = CrossEncoder(str(tiny_model), dropout=rate).modules()
+        assert {module.p for module in modules if isinstance(module, torch.nn.Dropout)} == {rate}
 
 
 def test_what_cannot_work_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="128 positions"):
-        CrossEncoder(str(tiny_model), query_length=64, document_length=64)
-    with pytest.raises(UserError, match="no such model folder"):
-        CrossEncoder("./nowhere/at/all")
-    with pytest.raises(UserError, match="did you mean"):
-        CrossEncoder("sentence-transformers/all-MiniLM-L6-v3")
-    with pytest.raises(UserError, match=r"no config\.json"):
-        CrossEncoder(str(tmp_path))
     broken = make_model(tmp_path / "broken")
     weights = broken / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(UserError, match="not a whole safetensors file"):
-        CrossEncoder(str(broken))
+    for name, match in [
+        ("./nowhere/at/all", "no such model folder"),
+        ("sentence-transformers/all-MiniLM-L6-v3", "did you mean"),
+        (tmp_path, r"no config\.json"),
+        (broken, "not a whole safetensors file"),
+        (tiny_model, "128 positions"),
+    ]:
+        with pytest.raises(UserError, match=match):
+            CrossEncoder(str(name), query_length=64, document_length=64)

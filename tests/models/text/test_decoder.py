@@ -19,21 +19,17 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelF
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
-from rerank.lists.tokens import Side, Tokens, encode
+from rerank.lists import Lists
+from rerank.lists.tokens import Side, encode
 from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from rerank.models.text.prompt import SHIPPED, Prompt
-from tests.builders import make_decoder, make_lists, make_model, make_t5
+from tests.builders import make_decoder, make_lists, make_t5, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
+from tests.models.text.texts import PAIRS, draw_trained
 
-PAIRS = [
-    ("shock wave", "the shock wave on a blunt body"),
-    ("heat?", "a"),
-    ("boundary layer flow", "heat transfer in the laminar boundary layer of a flat plate at high speed"),
-    ("jet", ""),
-]
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
 TEMPLATES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 WEIGHT = torch.tensor([1.0, -0.5, 0.7, 2.0])
@@ -70,19 +66,19 @@ def rows(prompt: Prompt, tokenizer: Any) -> dict[str, Tensor]:
 
 def ours(model: Decoder) -> Tensor:
     """Scores in float32, with their graph."""
-    lengths = model.query_length, model.document_length
-    sides = [
-        encode(model.tokenizer, Side(length, *around), texts)[0]
-        for length, around, texts in zip(lengths, model.around, zip(*PAIRS, strict=True), strict=True)
-    ]
+    queries, documents = zip(*PAIRS, strict=True)
     at = np.arange(len(PAIRS))
-    return model.score(model.token_inputs(Tokens.of(*sides), at, at).collate(at, at))
+    return model.score(model.pair_inputs(queries, documents).collate(at, at))
 
 
 def theirs(network: Any, model: Decoder, yes: str, no: str | None) -> Tensor:
     logits = network(**rows(model.prompt, model.tokenizer)).logits[:, -1]
     one, other = (model.tokenizer(word, add_special_tokens=False)["input_ids"] if word else None for word in (yes, no))
     return logits[:, one[0]] - (logits[:, other[0]] if other else 0)
+
+
+def of_classifier(network: Any, model: Decoder) -> Tensor:
+    return network(**rows(model.prompt, model.tokenizer)).logits[:, 0]
 
 
 def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
@@ -97,6 +93,8 @@ def test_yes_less_no_of_every_architecture(folder: Path) -> None:
     model = Decoder(str(folder), template="qwen3-reranker")
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
     same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
+    capped = model.network.config.model_type == "gemma2"  # Gemma 2 caps its attention weights
+    assert reads_flat(model.network) != capped, "which only its own attention does"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,7 +102,7 @@ def test_the_last_token_of_every_classifier(kind: str, tmp_path: Path) -> None:
     model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template="plain")
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert model.head == "hf" and not model.missing
-    same_gradients(model.network, network, ours(model), network(**rows(model.prompt, model.tokenizer)).logits[:, 0])
+    same_gradients(model.network, network, ours(model), of_classifier(network, model))
 
 
 @pytest.mark.parametrize(
@@ -169,11 +167,7 @@ def test_an_adapter_before_and_after_merging_saved_and_loaded(
     torch.testing.assert_close(ours(model), ours(plain), msg="a fresh adapter adds nothing")
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert trained and all("lora" in name or "score" in name for name in trained)
-    torch.manual_seed(3)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name in trained:
-                parameter.normal_(std=0.1)
+    draw_trained(model, 3)
     scores = ours(model)
     assert float((scores - ours(plain)).abs().max()) > 0.01
     model.save(tmp_path / "adapter")
@@ -190,11 +184,7 @@ def test_an_adapter_before_and_after_merging_saved_and_loaded(
     torch.testing.assert_close(ours(Decoder(str(tmp_path / "merged"))), scores, rtol=1e-5, atol=1e-5)
     for path in ("adapter", "merged"):  # in transformers as well
         network = kind.from_pretrained(tmp_path / path).eval()
-        found = (
-            theirs(network, loaded, "yes", "no")
-            if head == "yes_no"
-            else network(**rows(loaded.prompt, loaded.tokenizer)).logits[:, 0]
-        )
+        found = theirs(network, loaded, "yes", "no") if head == "yes_no" else of_classifier(network, loaded)
         torch.testing.assert_close(found, scores, rtol=1e-5, atol=1e-5)
     with pytest.raises(UserError, match="has no adapter to merge"):
         loaded.merge()
@@ -227,12 +217,8 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
 
 
-def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    base = tmp_path / "base"
-    AutoModelForCausalLM.from_pretrained(qwen).save_pretrained(base)
-    AutoTokenizer.from_pretrained(qwen).save_pretrained(base)
-    fresh = Decoder(str(base), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
+def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path, lists: Lists) -> None:
+    fresh = Decoder(str(qwen), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
     z = lists.store.scaled("bm25", 100, lists.row_numbers)
     np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
@@ -244,9 +230,7 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, classifier: 
     np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
 
 
-def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-
+def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lists) -> None:
     def drawn(seed: int) -> dict[str, Tensor]:
         model = Decoder(str(qwen), template="plain", lora=LoRA(rank=2))
         model.prepare(lists, seed)
@@ -275,26 +259,16 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused("cls_mean: a decoder has no CLS vector", long="cls_mean")
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
     refused("model.lora.targets: .*nowhere", lora=LoRA(targets=["nowhere"]))
-    refused(
-        r"the prompt has 223 tokens without query and document, .* has 64 positions",
-        _with_positions(qwen, tmp_path, 64),
-    )
+    short = with_positions(Path(shutil.copytree(qwen, tmp_path / "short")), 64)
+    refused("the prompt has 223 tokens without query and document, .* has 64 positions", short)
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
     (tmp_path / "unquoted.yaml").write_text("parts: ['{query}', '{document}']\nyes: yes\nno: no\n")
     refused(r"unquoted.yaml: yes: expected a text, not True \(quote it\)", template=str(tmp_path / "unquoted.yaml"))
 
 
-def _with_positions(folder: Path, there: Path, positions: int) -> Path:
-    shutil.copytree(folder, there / "short")
-    config = json.loads((there / "short" / "config.json").read_text())
-    (there / "short" / "config.json").write_text(json.dumps(config | {"max_position_embeddings": positions}))
-    return there / "short"
-
-
 def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
     Decoder(str(base), template="plain", lora=LoRA(rank=2)).save(adapter)
-    make_model(tmp_path / "another")
     network = AutoModelForCausalLM.from_pretrained(base)
     with torch.no_grad():
         network.model.norm.weight += 1
@@ -327,10 +301,7 @@ def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
     true, false = model.tokenizer(["true", "false"], add_special_tokens=False)["input_ids"]
     same_gradients(model.network, network, ours(model), logits[:, true[0]] - logits[:, false[0]])
     adapter = Decoder(str(t5), template="monot5", lora=LoRA(rank=2))
-    with torch.no_grad():
-        for name, value in adapter.network.named_parameters():
-            if "lora_B" in name:
-                value.normal_(std=0.1)
+    draw_trained(adapter, 1, "lora_B")
     adapter.save(tmp_path / "adapter")
     again = load_model(tmp_path / "adapter")
     assert isinstance(again, Decoder)
@@ -366,9 +337,3 @@ def test_a_common_beginning_is_computed_once(folder: Path) -> None:
     with torch.inference_mode():
         model.text_scores(PAIRS[:1], precision="fp32")
     assert len(seen) == 1 and seen[0] >= each[0], "a single row has nothing in common with others"
-
-
-def test_every_architecture_but_gemma_2_reads_without_padding(folder: Path) -> None:
-    """Gemma 2 caps its attention weights, which only its own attention does."""
-    model = Decoder(str(folder), template="plain")
-    assert reads_flat(model.network) == (model.network.config.model_type != "gemma2")

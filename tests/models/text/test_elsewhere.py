@@ -12,16 +12,17 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, Bart
 
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.checkpoint import check_checkpoint
-from tests.builders import make_lists, make_model, train
+from tests.builders import WORDS, make_lists, make_model
+from tests.models.text.texts import train_text
 
-WORDS = ["wing", "lift", "engine", "flow", "plate", "heat", "shock", "layer", "boundary", "of", "the", "a", "in"]
+SHORT = WORDS[:9]
+"""Words of one piece each."""
 
 
 def pairs(words: int) -> list[tuple[str, str]]:
     rng = random.Random(words)
-    return [
-        (" ".join(rng.choices(WORDS, k=3)), " ".join(rng.choices(WORDS, k=rng.randint(1, words)))) for _ in range(64)
-    ]
+    counts = [(3, rng.randint(1, words)) for _ in range(64)]
+    return [(" ".join(rng.choices(SHORT, k=n)), " ".join(rng.choices(SHORT, k=m))) for n, m in counts]
 
 
 def transformers_scores(folder: Path, given: list[tuple[str, str]]) -> np.ndarray:
@@ -54,8 +55,9 @@ def test_pairs_score_the_same_elsewhere_and_long_ones_as_near_as_the_card_says(t
 
 
 def test_the_card_of_a_training_says_how_far_others_are(tmp_path: Path) -> None:
-    train(_words(tmp_path, make_model(tmp_path / "model")))
-    card = (tmp_path / "run/best/README.md").read_text()
+    make_lists(tmp_path)
+    run = train_text(tmp_path / "lists", make_model(tmp_path / "model"), tmp_path / "run", "--precision=fp32")
+    card = (run / "best" / "README.md").read_text()
     assert "of the 16 training pairs with the longest documents no score differs by more than" in " ".join(card.split())
 
 
@@ -64,32 +66,16 @@ def test_tied_weights_are_saved_and_found_again(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "model")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     sep = tokenizer.sep_token_id
-    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in SIZES.items()}
+    layers = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
+    sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in layers.items()}
+    sizes |= {"vocab_size": len(tokenizer), "max_position_embeddings": 128, "d_model": 32}
     tokens = {"bos_token_id": tokenizer.cls_token_id, "pad_token_id": tokenizer.pad_token_id, "eos_token_id": sep}
-    config = BartConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=128,
-        d_model=32,
-        decoder_start_token_id=sep,
-        dropout=0.0,
-        **sizes,
-        **tokens,
-    )
+    config = BartConfig(dropout=0.0, decoder_start_token_id=sep, **sizes, **tokens)
     BartModel(config).save_pretrained(folder)
-    words = [*_words(tmp_path, folder), "--checkpoint_every=1"]
-    train(words)
-    check_checkpoint(max((tmp_path / "run/checkpoints").iterdir()))
-    (tmp_path / "run/measures.json").unlink()
-    train([*words])
-    model = CrossEncoder(str(tmp_path / "run/best"))
+    make_lists(tmp_path)
+    for _ in range(2):  # the second resumes
+        run = train_text(tmp_path / "lists", folder, tmp_path / "run", "--precision=fp32", "--checkpoint_every=1")
+        check_checkpoint(max((run / "checkpoints").iterdir()))
+        (run / "measures.json").unlink()
+    model = CrossEncoder(str(run / "best"))
     assert model.network.model.encoder.embed_tokens.weight is model.network.model.decoder.embed_tokens.weight
-
-
-SIZES = {"layers": 1, "attention_heads": 2, "ffn_dim": 32}
-
-
-def _words(tmp_path: Path, model: Path) -> list[str]:
-    lists = make_lists(tmp_path).store.folder
-    words = ["--data=ListsData", f"--data.train={lists}", "--model=CrossEncoder", f"--model.name={model}"]
-    words += ["--model.query_length=8", "--model.document_length=24", "--loss=ListNet", "--epochs=1", "--tracker=[]"]
-    return [*words, "--precision=fp32", f"--output={tmp_path / 'run'}"]

@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -28,27 +29,34 @@ def folder(tiny_model: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(tiny_model, tmp_path / "model"))
 
 
+def refused(folder: Path, match: str, **options: Any) -> None:
+    with pytest.raises(UserError, match=match):
+        CrossEncoder(str(folder), **options)
+
+
+def change_weights(folder: Path, rename: Callable[[str], str | None]) -> None:
+    """Give weights other names; None leaves one out."""
+    path = folder / "model.safetensors"
+    weights = {new: value for name, value in load_file(path).items() if (new := rename(name)) is not None}
+    save_file(weights, path, metadata={"format": "pt"})
+
+
 @pytest.mark.parametrize("head", ["hf", "cls"])
 def test_decoders(folder: Path, head: str) -> None:
-    config = GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64, **TINY)
-    GPT2Model(config).save_pretrained(folder)
-    with pytest.raises(UserError, match="gpt2 is a decoder, whose tokens see only what is before them"):
-        CrossEncoder(str(folder), head=head)  # type: ignore[arg-type]
-
-
-def test_a_bert_that_is_told_to_be_a_decoder(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"is_decoder": True}))
-    with pytest.raises(UserError, match="is a decoder"):
-        CrossEncoder(str(folder))
+    """A BERT that is made one, and GPT-2."""
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
+    for kind in ("bert", "gpt2"):
+        refused(folder, f"{kind} is a decoder, whose tokens see only what is before them", head=head)
+        config = GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64, **TINY)
+        GPT2Model(config).save_pretrained(folder)
 
 
 def test_the_mean_of_cls_needs_a_head_that_reads_cls(folder: Path) -> None:
     sizes = {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
     config = BartConfig(d_model=8, encoder_layers=1, decoder_layers=1, max_position_embeddings=128, **sizes, **TINY)
     BartModel(config).save_pretrained(folder)
-    with pytest.raises(UserError, match="the head of BartForSequenceClassification reads more than CLS"):
-        CrossEncoder(str(folder), long="cls_mean")
+    refused(folder, "the head of BartForSequenceClassification reads more than CLS", long="cls_mean")
 
 
 def test_robertas_last_positions_are_none(folder: Path) -> None:
@@ -56,8 +64,7 @@ def test_robertas_last_positions_are_none(folder: Path) -> None:
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     RobertaModel(RobertaConfig(max_position_embeddings=66, type_vocab_size=1, **sizes, **TINY)).save_pretrained(folder)
     model = CrossEncoder(str(folder), query_length=8)
-    with pytest.raises(UserError, match="64 positions"):
-        CrossEncoder(str(folder), query_length=8, document_length=model.room - 7)
+    refused(folder, "64 positions", query_length=8, document_length=model.room - 7)
     full = CrossEncoder(str(folder), query_length=8, document_length=model.room - 8)
     assert torch.isfinite(torch.from_numpy(full.predict([("heat " * 99, "flow " * 99)]))).all()
 
@@ -65,8 +72,7 @@ def test_robertas_last_positions_are_none(folder: Path) -> None:
 def test_no_tokenizer(folder: Path) -> None:
     for file in [*folder.glob("tokenizer*"), *folder.glob("vocab*"), *folder.glob("special*")]:
         file.unlink()
-    with pytest.raises(UserError, match="a model folder without a tokenizer"):
-        CrossEncoder(str(folder))
+    refused(folder, "a model folder without a tokenizer")
 
 
 def test_a_tokenizer_without_a_template_for_pairs(folder: Path) -> None:
@@ -80,31 +86,17 @@ def test_a_tokenizer_without_a_template_for_pairs(folder: Path) -> None:
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
 def test_weights_of_other_names(folder: Path, head: str) -> None:
-    weights = load_file(folder / "model.safetensors")
-    renamed = {f"other.{name}": value for name, value in weights.items()}
-    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="lacks 100% of the encoder's weights, such as"):
-        CrossEncoder(str(folder), head=head)  # type: ignore[arg-type]
-
-
-def test_a_fresh_pooler_is_fine(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    kept = {name: value for name, value in weights.items() if "pooler" not in name}
-    assert len(kept) < len(weights)
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    CrossEncoder(str(folder))
+    change_weights(folder, lambda name: f"other.{name}")
+    refused(folder, "lacks 100% of the encoder's weights, such as", head=head)
 
 
 @pytest.mark.parametrize(("head", "prefix"), [("hf", "bert."), ("cls", "encoder.")])
 def test_what_is_fresh_is_named(
     folder: Path, tmp_path: Path, head: Literal["hf", "cls"], prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A folder that lacks the norm of its embeddings, below a tenth of all: they are drawn, and it is said."""
+    """A folder that lacks the norm of its embeddings and the pooler, below a tenth of all: they are drawn."""
     lost = "embeddings.LayerNorm.weight"
-    weights = {
-        name: value for name, value in load_file(folder / "model.safetensors").items() if not name.endswith(lost)
-    }
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    change_weights(folder, lambda name: None if name.endswith(lost) or "pooler" in name else name)
     model = CrossEncoder(str(folder), head=head, query_length=8, document_length=24)
     with caplog.at_level(logging.INFO, "rerank"):
         model.prepare(make_lists(tmp_path / "some"), 42)
@@ -115,8 +107,7 @@ def test_what_is_fresh_is_named(
 def test_pickled_weights_beside_other_safetensors(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "other.safetensors")
     torch.save(load_file(folder / "other.safetensors"), folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="without weights"):
-        CrossEncoder(str(folder))
+    refused(folder, "without weights")
 
 
 def test_a_package_whose_weights_are_not_the_originals(

@@ -16,7 +16,7 @@ from rerank.models.score import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.start import last_layer
 from rerank.storage.arrow import Array
-from tests.builders import make_lists, make_lists_with_added
+from tests.builders import make_lists_with_added
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 
@@ -47,9 +47,9 @@ def start(folder: Path, **options: object) -> CrossEncoder:
 @pytest.mark.parametrize("head", ["hf", "cls"])
 @pytest.mark.parametrize("long", ["truncate", "max", "sum"])
 def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
-    tiny_model: Path, tmp_path: Path, precision: str, head: str, long: str
+    tiny_model: Path, lists: Lists, precision: str, head: str, long: str
 ) -> None:
-    lists = with_column(make_lists(tmp_path), "other", tied)
+    lists = with_column(lists, "other", tied)
     for name in ("bm25", "other"):
         model = start(tiny_model, head=head, start=name, long=long)
         model.prepare(lists, seed=7)
@@ -66,9 +66,9 @@ def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
     assert np.ptp(scores) > 0.2
 
 
-def test_a_score_is_w_z_and_the_texts(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
     """Of two columns, and by every way to ask for it."""
-    lists = with_column(make_lists(tmp_path), "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
+    lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
     model = trained(start(tiny_model, start=["bm25", "other"], start_depth=5))
     assert model.start.weights.tolist() == [0.125, 0.125]
     model.start.set([2.0, 0.25])
@@ -87,8 +87,7 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose([ours[i] for i in range(len(rows))], rows["score"], atol=0.1)  # bf16, other chunks
 
 
-def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
     model = trained(start(tiny_model, start_depth=7))
     model.start.set([1 / 3])
     model.save(tmp_path / "saved")
@@ -105,8 +104,9 @@ def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path) 
     np.testing.assert_allclose(scores + np.float32(1 / 3) * lists.store.scaled("bm25", 7), whole, atol=1e-6)
 
 
-def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(tiny_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(
+    tiny_model: Path, tmp_path: Path, lists: Lists
+) -> None:
     trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")  # type: ignore[arg-type]
     text = CrossEncoder(str(tmp_path / "text"))
     found = []
@@ -149,8 +149,7 @@ def test_identity(tiny_model: Path, tmp_path: Path) -> None:
     assert one != two, "w of the initial model decides what comes of it"
 
 
-def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
+def test_a_second_training_starts_anew(tiny_model: Path, lists: Lists) -> None:
     model = start(tiny_model)
     identity = model.identity()
     model.prepare(lists, seed=3)
@@ -164,23 +163,21 @@ def test_a_second_training_starts_anew(tiny_model: Path, tmp_path: Path) -> None
     assert "start.weights" in model.head_parameters()
 
 
-def test_what_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    with pytest.raises(UserError, match=r"predict: the model starts from bm25, which pairs do not have.*rank\("):
-        start(tiny_model).predict([("a", "b")])
-    with pytest.raises(UserError, match="columns: the model starts from column bm25"):
-        start(tiny_model).rank("a", ["b"])
-    with pytest.raises(UserError, match="bm25 has 2 numbers, there are 1 documents"):
-        start(tiny_model).rank("a", ["b"], columns={"bm25": [1.0, 2.0]})
-    with pytest.raises(UserError, match=r"starts from column bm52.*did you mean .?bm25"):
-        start(tiny_model, start="bm52").inputs(lists)
-    with pytest.raises(UserError, match="each once, not bm25, bm25"):
-        start(tiny_model, start=["bm25", "bm25"])
-    with pytest.raises(UserError, match=r"start_weight: has no effect without model\.start"):
-        start(tiny_model, start=[], start_weight=1.0)
-    with pytest.raises(UserError, match=r"start_depth: has no effect without model\.start"):
-        start(tiny_model, start=None, start_depth=5)
-    assert start(tiny_model).rank("a", [], columns={"bm25": []}) == []
+def test_what_is_refused(tiny_model: Path, lists: Lists) -> None:
+    model = start(tiny_model)
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: model.predict([("a", "b")]), r"the model starts from bm25, which pairs do not have.*rank\("),
+        (lambda: model.rank("a", ["b"]), "columns: the model starts from column bm25"),
+        (lambda: model.rank("a", ["b"], columns={"bm25": [1, 2]}), "bm25 has 2 numbers, there are 1 documents"),
+        (lambda: start(tiny_model, start="bm52").inputs(lists), r"starts from column bm52.*did you mean .?bm25"),
+        (lambda: start(tiny_model, start=["bm25", "bm25"]), "each once, not bm25, bm25"),
+        (lambda: start(tiny_model, start=[], start_weight=1.0), r"start_weight: has no effect without model\.start"),
+        (lambda: start(tiny_model, start=None, start_depth=5), r"start_depth: has no effect without model\.start"),
+    ]
+    for work, match in cases:
+        with pytest.raises(UserError, match=match):
+            work()
+    assert model.rank("a", [], columns={"bm25": []}) == []
 
 
 def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path) -> None:
@@ -196,9 +193,8 @@ def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path)
     assert np.isfinite(scores).all()
 
 
-def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path) -> None:
+def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    lists = make_lists(tmp_path)
     model = trained(start(tiny_model, start_weight=1))
     model.save(tmp_path / "saved")
     frame = lists.to_dataframe()

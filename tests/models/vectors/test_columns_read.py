@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,13 @@ from rerank.features.letor import letor_lists
 from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
 from rerank.models.load import load_model
-from rerank.models.score import score_lists
 from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.inputs import vectors
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.xgboost import XGBoost
 from tests.builders import make_lists, make_lists_with_added, write_features
+from tests.models.vectors.test_trees import grown
 
 
 @pytest.fixture
@@ -31,47 +31,33 @@ def lists(tmp_path: Path) -> Lists:
     return made
 
 
-def grown(columns: list[str] | None, lists: Lists, kind: type[LightGBM | XGBoost] = LightGBM) -> Trees:
-    small = {"num_leaves": 4, "min_data_in_leaf": 2} if kind is LightGBM else {"max_depth": 2}
-    model = kind(trees=5, columns=columns, **small)  # type: ignore[arg-type]
-    model.prepare(lists)
-    model.begin(lists, None, 0, "log2", False)
-    for _ in range(5):
-        model.grow(None)
-    model.keep(5)
-    return model
-
-
-def test_a_network_reads_what_it_is_told(lists: Lists, tmp_path: Path) -> None:
-    model = MLP(hidden=[4], columns=["bm25", "two/b"])
-    model.prepare(lists, 0)
-    values = model.inputs(lists).values.numpy()
-    np.testing.assert_array_equal(values, np.stack([lists.column("bm25"), lists.matrix(["two"])[:, 1]], axis=1))
-    model.save(tmp_path)
-    loaded = load_model(tmp_path)
-    assert isinstance(loaded, MLP) and loaded.names == ["bm25/bm25", "two/b"]
-    np.testing.assert_array_equal(
-        score_lists(loaded, loaded.inputs(lists), lists), score_lists(model, model.inputs(lists), lists)
-    )
-
-
-def test_trees_do_not_see_columns_that_they_are_not_told(lists: Lists, tmp_path: Path) -> None:
-    one = grown(["bm25", "two"], lists)
-    scores = one.predict(lists)
-    one.save(tmp_path)
-    lists.store.add_column("another", np.ones(lists.size))
-    again = load_model(tmp_path)
-    assert isinstance(again, Trees)
-    np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
-
-
 def network(columns: list[str] | None, lists: Lists) -> MLP:
     model = MLP(hidden=[4], normalise=[QueryZScore()], columns=columns)
     model.prepare(lists, 42)
     return model
 
 
-KINDS = {"network": network, "LightGBM": grown, "XGBoost": partial(grown, kind=XGBoost)}
+def lightgbm(columns: list[str] | None, lists: Lists) -> Trees:
+    return grown(LightGBM(num_leaves=4, min_data_in_leaf=2, columns=columns), lists, trees=5)
+
+
+def xgboost(columns: list[str] | None, lists: Lists) -> Trees:
+    return grown(XGBoost(max_depth=2, columns=columns), lists, trees=5)
+
+
+KINDS = {"network": network, "LightGBM": lightgbm, "XGBoost": xgboost}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_reads_what_it_is_told(kind: str, lists: Lists, tmp_path: Path) -> None:
+    model = KINDS[kind](["bm25", "two/b"], lists)
+    read, scores = np.stack([lists.column("bm25"), lists.matrix(["two"])[:, 1]], axis=1), model.predict(lists)
+    np.testing.assert_array_equal(vectors(lists, model.names), read)
+    model.save(tmp_path)
+    lists.store.add_column("another", np.ones(lists.size))
+    again = load_model(tmp_path)
+    np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
+    assert again.contract() == model.contract() and model.names == ["bm25/bm25", "two/b"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -121,7 +107,7 @@ def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
     gaps = lists.column("bm25").astype(np.float64)
     gaps[::3] = np.nan
     lists.store.add_column("gaps", gaps)
-    assert np.isfinite(grown(["gaps"], lists).predict(lists)).all()
+    assert np.isfinite(lightgbm(["gaps"], lists).predict(lists)).all()
     with pytest.raises(UserError, match=f"gaps/gaps has no value for {len(gaps[::3])} candidates"):
         model = MLP(hidden=[4], columns=["gaps"])
         model.prepare(lists, 0)

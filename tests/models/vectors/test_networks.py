@@ -79,26 +79,14 @@ def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists) -> N
     check_independent(prepared(make, lists), lists, 1, 7, 64)
 
 
-def test_attention_does_not_know_the_order_of_documents(lists: Lists) -> None:
+def test_attention_sees_the_whole_list_and_no_order_of_documents(lists: Lists) -> None:
+    """The score of a document changes when another one of its list goes, and not when they change places."""
     model = prepared(lambda: SelfAttention(8, 16), lists)
-    inputs = model.inputs(lists)
-    rows = np.arange(lists.offsets[3], lists.offsets[4])
+    inputs, rows = model.inputs(lists), np.arange(lists.offsets[3], lists.offsets[4])
     turned, start = np.random.default_rng(1).permutation(rows), np.zeros(1, dtype=np.int64)
     with torch.no_grad():
-        one = model.score(inputs.collate(rows, start))
-        other = model.score(inputs.collate(turned, start))
-    torch.testing.assert_close(other, one[torch.from_numpy(turned - rows[0])], atol=1e-5, rtol=0)
-
-
-def test_attention_sees_the_whole_list(lists: Lists) -> None:
-    """The score of a document changes when another one of its list does."""
-    model = prepared(lambda: SelfAttention(8, 16), lists)
-    inputs = model.inputs(lists)
-    rows = np.arange(lists.offsets[0], lists.offsets[1])
-    start = np.zeros(1, dtype=np.int64)
-    with torch.no_grad():
-        whole = model.score(inputs.collate(rows, start))
-        part = model.score(inputs.collate(rows[:-1], start))
+        whole, other, part = (model.score(inputs.collate(some, start)) for some in (rows, turned, rows[:-1]))
+    torch.testing.assert_close(other, whole[torch.from_numpy(turned - rows[0])], atol=1e-5, rtol=0)
     assert (whole[:-1] - part).abs().max() > 1e-4
 
 
@@ -112,24 +100,23 @@ def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "sizes", "last"),
+    ("preset", "sizes", "last", "norms"),
     [
-        ("linear", [6, 1], nn.Linear),
-        ("1024", [6, 1024, 1], nn.Linear),
-        ("R5", [6, 100, 100, 100, 100, 1], nn.ReLU),
-        ("CE5", [6, 100, 100, 100, 100, 1], nn.CELU),
-        ("R4.L", [6, 100, 100, 100, 100, 1], nn.Linear),
-        ("B64", [6, 64, 32, 16, 1], nn.Linear),
-        ("B256", [6, 256, 128, 64, 32, 16, 1], nn.Linear),
+        ("linear", [6, 1], nn.Linear, 0),
+        ("1024", [6, 1024, 1], nn.Linear, 2),
+        ("R5", [6, 100, 100, 100, 100, 1], nn.ReLU, 4),
+        ("CE5", [6, 100, 100, 100, 100, 1], nn.CELU, 4),
+        ("R4.L", [6, 100, 100, 100, 100, 1], nn.Linear, 4),
+        ("B64", [6, 64, 32, 16, 1], nn.Linear, 4),
+        ("B256", [6, 256, 128, 64, 32, 16, 1], nn.Linear, 6),
     ],
 )
-def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[int], last: type) -> None:
+def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[int], last: type, norms: int) -> None:
     model = prepared(lambda: MLP(preset), lists)
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     assert [linear[0].in_features, *(layer.out_features for layer in linear)] == sizes
     assert isinstance(model.layers[-1], last)
-    norms = sum(isinstance(layer, nn.BatchNorm1d) for layer in model.modules())
-    assert norms == {"linear": 0, "1024": 2, "R5": 4, "CE5": 4, "R4.L": 4, "B64": 4, "B256": 6}[preset]
+    assert sum(isinstance(layer, nn.BatchNorm1d) for layer in model.modules()) == norms
 
 
 def test_what_is_given_beside_a_preset_wins(lists: Lists) -> None:
