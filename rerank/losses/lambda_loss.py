@@ -154,5 +154,3 @@ def _by_rank(depth: int, dtype: torch.dtype, device: torch.device) -> tuple[Tens
     steps = discounts[:-1] - discounts[1:]
     around = torch.cat([steps[:-1].flip(0), steps.new_zeros(1), steps[:-1]])
     return discounts[:-1], around.unfold(0, depth, 1)
-
-

@@ -171,10 +171,8 @@ def positions(depth: int, like: Tensor) -> Tensor:
 
 def ratio(value: Tensor, best: Tensor) -> Tensor:
     """``value / best``, and 0 where the best is 0: a list without relevant documents."""
-    import torch
-
     some = best > 0
-    return torch.where(some, value, 0.0) / torch.where(some, best, 1.0)
+    return value.where(some, 0.0) / best.where(some, 1.0)
 
 
 def survival(p: Tensor) -> Tensor:

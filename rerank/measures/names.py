@@ -106,5 +106,3 @@ def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:
         return kind(**settings)
     except TypeError as error:
         raise UserError(f"measure {text!r}: cannot be made ({error})") from error
-
-

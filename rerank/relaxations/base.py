@@ -141,10 +141,8 @@ class RankIndicators(Relaxation):
         Measures of this form (P, nDCG) know the derivative at a rank without the later ranks. Weights, ``[B, depth]``,
         are zero at ranks beyond the length of a list; ``exponential`` is a flag for backward passes written by hand.
         """
-        import torch
-
         expected = self.expected(scores, values, mask, weights.shape[1])
-        return (weights * (torch.exp2(expected) - 1 if exponential else expected)).sum(dim=1)
+        return (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
 
 
 class SoftRanks(Relaxation):

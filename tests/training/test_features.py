@@ -53,7 +53,7 @@ def options(tmp_path: Path) -> list[str]:
 
 @given(st.lists(st.integers(1, 1500), min_size=1, max_size=200))
 def test_lists_that_go_through_the_loss_together_are_alike(lengths: list[int]) -> None:
-    parts = alike(np.array(lengths))
+    parts = alike(np.array(lengths), ELEMENTS)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(lengths)))
     for part in parts:
         chosen = np.array(lengths)[part]

@@ -33,7 +33,7 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     start = np.zeros(1, dtype=np.int64)
     scores = [model.score(inputs.collate(lists.row_numbers[i : i + 1], start)) for i in range(lists.size)]
     rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
-    labels, mask = pad([lists.grades[row] for row in rows], torch.float32)
+    labels, mask = pad([lists.grades[row] for row in rows])
     flat = torch.cat(scores)
     expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
     model.zero_grad(set_to_none=True)

@@ -92,8 +92,8 @@ def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
     scores = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None)
     rows = [np.arange(s, e) for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
     some = [row[~np.isnan(values[row])] for row in rows]
-    padded, mask = pad([scores[row] for row in some], torch.float32)
-    labels, _ = pad([values[row] for row in some], torch.float32)
+    padded, mask = pad([scores[row] for row in some])
+    labels, _ = pad([values[row] for row in some])
     expected = MarginMSE()(padded, labels, mask)
     value, _ = gradients(model, lists, Terms([Term(MarginMSE(), "teacher")]))
     assert value == pytest.approx(float(expected), rel=1e-4)
@@ -302,7 +302,7 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
     usable = targets.usable()
     found, value = Objective(targets, usable, 0).gradient(scores)
     rows = [np.arange(start, end) for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)]
-    padded = pad([scores[part] for part in rows], torch.float32)[0].requires_grad_()
+    padded = pad([scores[part] for part in rows])[0].requires_grad_()
     loss = torch.zeros(())
     for i, term in enumerate(terms.terms):
         loss = loss + term.weight_at(0) * term.loss(padded, *targets.padded(i, rows))
