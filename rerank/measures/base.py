@@ -139,10 +139,6 @@ class BinaryMeasure(Measure):
     >>> from rerank.measures import AP
     >>> AP(rel=2).relevant(torch.tensor([[0, 1, 2]]))
     tensor([[False, False,  True]])
-
-    Args:
-        cutoff: the number of ranks that are looked at; None for the whole list.
-        rel: the lowest grade that counts as relevant.
     """
 
     rel: int = 1

@@ -32,8 +32,7 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     inputs = model.inputs(lists)
     start = np.zeros(1, dtype=np.int64)
     scores = [model.score(inputs.collate(lists.row_numbers[i : i + 1], start)) for i in range(lists.size)]
-    rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
-    labels, mask = pad([lists.grades[row] for row in rows])
+    labels, mask = pad(np.split(lists.grades, lists.offsets[1:-1]))
     flat = torch.cat(scores)
     expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
     model.zero_grad(set_to_none=True)
@@ -62,7 +61,7 @@ def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps
 
 
 def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
-    rows = [lists.grades[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    rows = np.split(lists.grades, lists.offsets[1:-1])
     pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
     relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
     assert Targets(lists, PairwiseHinge()).usable().tolist() == pairs

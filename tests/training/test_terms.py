@@ -90,7 +90,7 @@ def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
     values = lists.column("teacher")
     model = network(lists)
     scores = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None)
-    rows = [np.arange(s, e) for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    rows = np.split(np.arange(lists.size), lists.offsets[1:-1])
     some = [row[~np.isnan(values[row])] for row in rows]
     padded, mask = pad([scores[row] for row in some])
     labels, _ = pad([values[row] for row in some])
@@ -102,11 +102,11 @@ def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
 def test_scaling_is_by_list_and_what_grades_need(lists: Lists) -> None:
     targets = Targets(lists, Terms([Term(SmoothINDCG(), "teacher", scaling=MinMax())]))
     values, scaled = lists.column("teacher"), targets.flat[0]
-    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
-        known = values[start:end][~np.isnan(values[start:end])]
+    for given, found in zip(*(np.split(of, lists.offsets[1:-1]) for of in (values, scaled)), strict=True):
+        known = given[~np.isnan(given)]
         if len(known) > 1:
             expected = (known - known.min()) / (known.max() - known.min())
-            np.testing.assert_allclose(scaled[start:end][~np.isnan(values[start:end])], expected, atol=1e-6)
+            np.testing.assert_allclose(found[~np.isnan(given)], expected, atol=1e-6)
     assert (np.isnan(scaled) == np.isnan(values)).all()
 
 
@@ -301,7 +301,7 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
     scores = np.random.default_rng(0).normal(size=lists.size).astype(np.float32)
     usable = targets.usable()
     found, value = Objective(targets, usable, 0).gradient(scores)
-    rows = [np.arange(start, end) for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True)]
+    rows = np.split(np.arange(lists.size), lists.offsets[1:-1])
     padded = pad([scores[part] for part in rows])[0].requires_grad_()
     loss = torch.zeros(())
     for i, term in enumerate(terms.terms):

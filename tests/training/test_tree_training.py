@@ -217,14 +217,14 @@ def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (["--model.min_sum_hessian_in_leaf=200", "--model.num_leaves=400"], "first tree finds nothing to split"),
-        (["--model=XGBoost", "--model.min_child_weight=1e6"], "first tree finds nothing to split"),
+        ["--model.min_sum_hessian_in_leaf=200", "--model.num_leaves=400"],
+        ["--model=XGBoost", "--model.min_child_weight=1e6"],
     ],
 )
-def test_what_cannot_work_is_said(change: list[str], message: str, options: list[str], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+def test_what_cannot_work_is_said(change: list[str], options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="first tree finds nothing to split"):
         train([*options, *change, f"--output={tmp_path / 'run'}"])
 
 
