@@ -50,7 +50,7 @@ def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Ten
 
 
 class WithGradient(torch.autograd.Function):
-    """A value, or one of each list ``[B]``, whose gradient ``[B, N]`` is known.
+    """A value of each list, ``[B]``, whose gradient ``[B, N]`` is known.
 
     >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
     >>> WithGradient.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
@@ -67,4 +67,4 @@ class WithGradient(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return gradient * (slope[:, None] if slope.dim() else slope), None, None
+        return gradient * slope[:, None], None, None

@@ -298,9 +298,7 @@ class Gradients:
 
     def _numbers(self) -> Tensor:
         """Of each piece how far second scores were off, its loss, its lowest and its highest score, ``[4, P]``."""
-        nothing = torch.zeros(1, device=self._device)
-        offs = [nothing if (off := piece.chunked.off) is None else off[None] for piece in self._pieces]
-        columns = [torch.cat([off, piece.numbers])[:, None] for off, piece in zip(offs, self._pieces, strict=True)]
+        columns = [torch.cat([piece.chunked.off[None], piece.numbers])[:, None] for piece in self._pieces]
         return torch.cat([torch.zeros(4, 0, device=self._device), *columns], dim=1)
 
     def _finish(self, own: Tensor, lists: int, step: int, failure: Exception | None) -> Step | None:

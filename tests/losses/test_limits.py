@@ -7,18 +7,9 @@ import torch
 from hypothesis import given, settings
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import (
-    Approx,
-    FastSoftSort,
-    NeuralSort,
-    OptimalTransport,
-    SmoothI,
-    SoftSort,
-    TwinSigmoid,
-)
+from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from tests.losses.grid_reference import Spec
 from tests.losses.properties import Case, Doc, batch, ranked_lists
-from tests.losses.test_direct import Halves, Tanh
 from tests.measures.evaluator import evaluate
 
 LIMITS = {
@@ -41,8 +32,6 @@ LIMITS = {
     "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
     "FastSoftSort-from-spread": FastSoftSort("spread"),
     "OptimalTransport": OptimalTransport(epsilon=1e-3, iterations=1000),
-    "indicators-of-ones-own": Halves(),
-    "ranks-of-ones-own": Tanh(steepness=300.0),
 }
 
 MEASURES = [

@@ -191,10 +191,9 @@ def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCapture
 def test_a_sum_in_yaml_and_on_the_command_line(lists: Lists, tmp_path: Path) -> None:
     """Both make what Python makes, with the same id; a column that changes makes another one."""
     meant = Terms([Term(KLDivergence(2.0), "teacher", Ramp(until=0.5)), Term(ListNet(), scaling=None, weight=0.5)])
-    first = {"loss": "KLDivergence", "target": "teacher"}
-    first["weight"] = {"class_path": "Ramp", "init_args": {"until": 0.5}}  # type: ignore[assignment]
-    first["loss"] = {"class_path": "KLDivergence", "init_args": {"temperature": 2}}  # type: ignore[assignment]
-    terms = [first, {"loss": "ListNet", "weight": 0.5}]
+    divergence = {"class_path": "KLDivergence", "init_args": {"temperature": 2}}
+    ramp = {"class_path": "Ramp", "init_args": {"until": 0.5}}
+    terms = [{"loss": divergence, "target": "teacher", "weight": ramp}, {"loss": "ListNet", "weight": 0.5}]
     file = tmp_path / "loss.yaml"
     file.write_text(yaml.safe_dump({"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}))
     words = [f"--data.train={tmp_path / 'lists'}", "--model=MLP", "--model.columns=[x]", f"--output={tmp_path / 'run'}"]
