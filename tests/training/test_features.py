@@ -36,7 +36,7 @@ from rerank.training.validation import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
-from tests.training.helpers import assert_near, assert_same, gradients, metrics, stopping_at, weights
+from tests.training.helpers import assert_near, assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -135,8 +135,7 @@ def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypa
         with stopping_at(step):
             train([*options, f"--output={parts}"])
     train([*options, f"--output={parts}"])
-    assert_same(weights(parts), weights(whole))
-    assert metrics(parts) == metrics(whole)
+    assert_same_runs(parts, whole)
 
 
 def test_what_kills_left_of_a_run_is_cleared_away(options: list[str], tmp_path: Path) -> None:
