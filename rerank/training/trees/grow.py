@@ -14,6 +14,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
+from rerank.losses.listnet import ListNet
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
@@ -51,17 +52,12 @@ class TreeTrainer:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.monitor = str(parse_measures(config.monitor)[0])
         train = splits.train
-        self.objective: Objective | None = None
-        if config.loss is not None:
-            targets = Targets(train, config.loss)
-            usable = targets.usable()
-            self.objective = Objective(targets, usable, config.seed, self.model.trees)
-            self.skipped = len(train) - len(usable)
-        else:
-            filled = train.offsets[:-1][train.lengths > 0]
-            highest, lowest = (of.reduceat(train.grades, filled) for of in (np.maximum, np.minimum))
-            self.skipped = len(train) - int((highest > lowest).sum())  # lists without a pair to be ordered
-        if self.skipped == len(train):
+        targets = Targets(train, config.loss or ListNet())  # their own objective learns from what ListNet does
+        usable = targets.usable()
+        given = config.loss is not None
+        self.objective = Objective(targets, usable, config.seed, self.model.trees) if given else None
+        self.skipped = len(train) - len(usable)
+        if not len(usable):
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
