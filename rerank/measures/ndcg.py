@@ -63,9 +63,7 @@ class nDCG(Measure):
         gains = self.gain(batch.at_rows(batch.labels))
         ideal = ideal_gain(gains, min(self.depth(batch.mask), gains.shape[1]))
         shares = gains * (math.log(2) / ideal.clamp_(min=torch.finfo(ideal.dtype).tiny))[:, None]
-        if self.cutoff is not None:
-            shares = shares * inside(relaxation, batch, ranks, self.cutoff)
-        return (shares / ranks.log1p()).sum(dim=1)
+        return (shares * inside(relaxation, batch, ranks, self.cutoff) / ranks.log1p()).sum(dim=1)
 
 
 def _powers(labels: Tensor) -> Tensor:
