@@ -63,11 +63,7 @@ class Objective:
         return max(1, sum(int(some.sum()) for some in learnable))
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
-        """Derivative of the sum of the losses by every score.
-
-        Returns:
-            ``[T]`` float32, and the mean loss of a list.
-        """
+        """The derivative of the sum of the losses by every score, ``[T]`` float32, and the mean loss of a list."""
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
         gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
         share = min(1.0, draw / self.trees)
