@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rerank.losses.base import Loss
+from rerank.relaxations.backward import WithGradient
 
 
 class KnownGradient(Loss):
@@ -47,24 +47,3 @@ def logits(values: Tensor, mask: Tensor | None, temperature: float = 1.0) -> Ten
     if temperature != 1:
         values = values / temperature
     return values if mask is None else values.masked_fill(~mask, torch.finfo(values.dtype).min)
-
-
-class WithGradient(torch.autograd.Function):
-    """A value, or one of each list ``[B]``, whose gradient ``[B, N]`` is known.
-
-    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
-    >>> WithGradient.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
-    >>> scores.grad
-    tensor([[ 0.5000, -0.5000]])
-    """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        return value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * (slope[:, None] if slope.dim() else slope), None, None

@@ -12,7 +12,10 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
 from rerank.losses.pair_sums import Weight, better, excess, pair_sum, take
-from rerank.measures import P, nDCG, parse
+from rerank.measures.base import ratio
+from rerank.measures.names import parse
+from rerank.measures.ndcg import ideal_gain, nDCG
+from rerank.measures.precision import P
 from rerank.relaxations.order import order_of
 from rerank.settings.ranges import NotNegative, Positive
 
@@ -93,7 +96,8 @@ class LambdaLoss(Loss):
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         measure = self.measure
         if isinstance(measure, nDCG):
-            gains, depth = _normalised_gains(measure, labels, mask), measure.depth(mask)
+            gains, depth = measure.gain(labels), measure.depth(mask)
+            gains = ratio(gains, ideal_gain(gains, depth)[:, None])
             if self.truncation != "both":
                 depth = scores.shape[1]
         else:
@@ -150,11 +154,3 @@ def _by_rank(depth: int, dtype: torch.dtype, device: torch.device) -> tuple[Tens
     steps = discounts[:-1] - discounts[1:]
     around = torch.cat([steps[:-1].flip(0), steps.new_zeros(1), steps[:-1]])
     return discounts[:-1], around.unfold(0, depth, 1)
-
-
-def _normalised_gains(measure: nDCG, labels: Tensor, mask: Tensor) -> Tensor:
-    gains = measure.gain(labels)
-    depth = measure.depth(mask)
-    ideal = gains.topk(depth, dim=1).values
-    best = (ideal * _by_rank(depth, gains.dtype, gains.device)[0]).sum(dim=1, keepdim=True)
-    return gains / torch.where(best > 0, best, 1.0)

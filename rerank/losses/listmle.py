@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rerank.losses.base import Loss, Target
-from rerank.losses.known import WithGradient
+from rerank.relaxations.backward import WithGradient
 from rerank.relaxations.order import first, order_of
 
 SPREAD = 500.0

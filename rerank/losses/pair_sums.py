@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rerank.losses.known import WithGradient
+from rerank.relaxations.backward import WithGradient
 from rerank.relaxations.order import FEW, blocks, places_of
 
 HELD = 3  # numbers that a pair takes while its block is computed

@@ -78,11 +78,8 @@ class RankNet(_Pairwise):
             real = labels == labels if mask is None else mask
             top = order_of(scores, real, seeds, shuffle=True, depth=self.k)
             scores, labels, mask = take(top, scores, labels, real)
-        value, gradient = super().value_and_gradient(
-            scores if self.sigma == 1 else scores * self.sigma, labels, mask, seeds
-        )
-        if self.sigma != 1:
-            gradient.mul_(self.sigma)
+        value, gradient = super().value_and_gradient(scores * self.sigma, labels, mask, seeds)
+        gradient.mul_(self.sigma)
         return value, gradient if top is None else torch.zeros_like(every).scatter_(1, top, gradient)
 
 

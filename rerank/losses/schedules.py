@@ -21,11 +21,7 @@ class Schedule(Described, ABC):
 
     @abstractmethod
     def __call__(self, share: float) -> float:
-        """The weight, at least 0; where it is 0 the term is not computed.
-
-        Args:
-            share: steps done, of all steps of the training: 0 at the first step, below 1 at the last.
-        """
+        """The weight, at least 0, after a share of all steps (from 0, below 1); at 0 the term is not computed."""
 
 
 class Ramp(Schedule):

@@ -23,14 +23,7 @@ class Scaling(Described, ABC):
 
     @abstractmethod
     def __call__(self, values: Array) -> Array:
-        """The targets of a list.
-
-        Args:
-            values: ``[N]`` float, NaN where the column has none.
-
-        Returns:
-            ``[N]``, NaN where the values are.
-        """
+        """The targets of a list, ``[N]``, from ``[N]`` float, both NaN where the column has no value."""
 
 
 class MinMax(Scaling):

@@ -139,10 +139,6 @@ class BinaryMeasure(Measure):
     >>> from rerank.measures import AP
     >>> AP(rel=2).relevant(torch.tensor([[0, 1, 2]]))
     tensor([[False, False,  True]])
-
-    Args:
-        cutoff: the number of ranks that are looked at; None for the whole list.
-        rel: the lowest grade that counts as relevant.
     """
 
     rel: int = 1
@@ -171,10 +167,8 @@ def positions(depth: int, like: Tensor) -> Tensor:
 
 def ratio(value: Tensor, best: Tensor) -> Tensor:
     """``value / best``, and 0 where the best is 0: a list without relevant documents."""
-    import torch
-
     some = best > 0
-    return torch.where(some, value, 0.0) / torch.where(some, best, 1.0)
+    return value.where(some, 0.0) / best.where(some, 1.0)
 
 
 def survival(p: Tensor) -> Tensor:

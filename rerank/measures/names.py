@@ -50,12 +50,16 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     if kind is None:
         known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
         raise UserError(f"measure {text!r}: cannot train on {name!r}{known}")
-    allowed = _parameters(kind)
+    allowed = [field.name for field in fields(kind)]
     for key, value in settings.items():
         if key not in allowed:
             known = nearest(key, allowed) or f"; {name} takes {', '.join(allowed)}"
             raise UserError(f"measure {text!r}: no parameter {key!r} in training{known}")
-        allowed[key](text, key, value)
+        right, wanted = type(value) is int and value > 0, "a whole number from 1"
+        if key == "dcg":
+            right, wanted = value in ("log2", "exp-log2"), "'log2' or 'exp-log2'"
+        if not right:
+            raise UserError(f"measure {text!r}: {key} must be {wanted}, not {value!r}")
     if kind.needs_cutoff and "cutoff" not in settings:
         raise UserError(f"measure {text!r}: needs a cut-off, such as {name}@10")
     return kind(**settings)
@@ -102,19 +106,3 @@ def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:
         return kind(**settings)
     except TypeError as error:
         raise UserError(f"measure {text!r}: cannot be made ({error})") from error
-
-
-def _positive(text: str, key: str, value: Any) -> None:
-    if type(value) is not int or value < 1:
-        raise UserError(f"measure {text!r}: {key} must be a whole number from 1, not {value!r}")
-
-
-def _gain(text: str, key: str, value: Any) -> None:
-    if value not in ("log2", "exp-log2"):
-        raise UserError(f"measure {text!r}: {key} must be 'log2' or 'exp-log2', not {value!r}")
-
-
-def _parameters(kind: type[Measure]) -> dict[str, Any]:
-    """What a measure can be given, and what checks it."""
-    checks = {"cutoff": _positive, "rel": _positive, "max_rel": _positive, "dcg": _gain}
-    return {field.name: checks[field.name] for field in fields(kind)}

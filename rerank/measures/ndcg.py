@@ -49,7 +49,8 @@ class nDCG(Measure):
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         depth = self.depth(mask)
         gains = self.gain(labels)
-        weights = ratio(_discounts(depth, labels) * first(mask, depth), _ideal(gains, depth)[:, None])
+        discounts = _discounts(depth, gains.dtype, gains.device)
+        weights = ratio(discounts * first(mask, depth), ideal_gain(gains, depth)[:, None])
         if relaxation.gain_of == "ranks":
             labels = _powers(labels) if self.dcg == "exp-log2" else labels
             return relaxation.weighted(scores, labels, weights, mask, exponential=self.dcg == "exp-log2")
@@ -60,11 +61,9 @@ class nDCG(Measure):
 
         ranks = relaxation.ranks(batch)
         gains = self.gain(batch.at_rows(batch.labels))
-        ideal = _ideal(gains, min(self.depth(batch.mask), gains.shape[1]))
+        ideal = ideal_gain(gains, min(self.depth(batch.mask), gains.shape[1]))
         shares = gains * (math.log(2) / ideal.clamp_(min=torch.finfo(ideal.dtype).tiny))[:, None]
-        if self.cutoff is not None:
-            shares = shares * inside(relaxation, batch, ranks, self.cutoff)
-        return (shares / ranks.log1p()).sum(dim=1)
+        return (shares * inside(relaxation, batch, ranks, self.cutoff) / ranks.log1p()).sum(dim=1)
 
 
 def _powers(labels: Tensor) -> Tensor:
@@ -72,18 +71,14 @@ def _powers(labels: Tensor) -> Tensor:
     return labels.clamp(max=100)
 
 
-def _discounts(depth: int, like: Tensor) -> Tensor:
-    """``1 / log2(r + 1)`` of the ranks 1 to depth."""
-    return _known_discounts(depth, like.dtype, like.device)
-
-
 @lru_cache(maxsize=32)
-def _known_discounts(depth: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _discounts(depth: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """``1 / log2(r + 1)`` of the ranks 1 to depth."""
     import torch
 
     return torch.arange(2, depth + 2, dtype=dtype, device=device).log2().reciprocal()
 
 
-def _ideal(gains: Tensor, depth: int) -> Tensor:
+def ideal_gain(gains: Tensor, depth: int) -> Tensor:
     """The discounted gain of the ideal order, ``[B]``; documents without gain may be left out."""
-    return (gains.topk(depth, dim=1).values * _discounts(depth, gains)).sum(dim=1)
+    return (gains.topk(depth, dim=1).values * _discounts(depth, gains.dtype, gains.device)).sum(dim=1)

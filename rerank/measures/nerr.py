@@ -59,12 +59,9 @@ class nERR(Measure):
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
         """Reciprocal soft ranks, weighted by the chance that the reader stops there under the exact order."""
-        import torch
-
         stops = self._stops(batch.labels)
         exact = batch.exact.long() - 1
-        ordered = torch.empty_like(stops).scatter_(1, exact, stops)
-        reached = survival(ordered).gather(1, exact)
+        reached = survival(stops.scatter(1, exact, stops)).gather(1, exact)
         weights = batch.at_rows(reached * stops)
         ranks = relaxation.ranks(batch)
         if relaxation.score_steepness(batch) is not None:

@@ -47,8 +47,7 @@ class RR(BinaryMeasure):
         hits = relevant * inside(relaxation, batch, ranks, self.cutoff)
         if relaxation.exact_ranks:
             exact = batch.at_rows(batch.exact)
-            beyond = exact.new_full((), float("inf"))
-            first = exact == torch.where(relevant > 0, exact, beyond).amin(dim=1, keepdim=True)
+            first = exact == exact.where(relevant > 0, torch.inf).amin(dim=1, keepdim=True)
             hits = hits * first
         else:
             logits = behind(relaxation, batch, ranks)

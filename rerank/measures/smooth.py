@@ -20,19 +20,17 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
     and the next: soft ranks of scores that are close together all lie near the middle of the list, far beyond a cut-off
     of a few ranks, and a sigmoid over ranks has no slope there. Exact ranks take its gradient and keep their value.
     """
-    import torch
-
     if cutoff is None:
         return 1.0
     steepness = relaxation.score_steepness(batch)
     if steepness is not None:
-        soft = torch.sigmoid(steepness * (batch.at_rows(batch.scores) - _threshold(batch, cutoff, steepness)))
+        soft = (steepness * (batch.at_rows(batch.scores) - _threshold(batch, cutoff, steepness))).sigmoid()
         if not relaxation.exact_ranks:
             return soft
     if relaxation.exact_ranks:
         hard = (batch.at_rows(batch.exact) <= cutoff).to(ranks.dtype)
         return hard if steepness is None else hard + (soft - soft.detach())
-    return torch.sigmoid(relaxation.beta * (cutoff + relaxation.cutoff_shift - ranks))
+    return (relaxation.beta * (cutoff + relaxation.cutoff_shift - ranks)).sigmoid()
 
 
 def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:

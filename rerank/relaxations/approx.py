@@ -48,17 +48,13 @@ class Approx(SoftRanks):
     def __init__(self, alpha: Positive | Spread = 10.0, beta: Positive | None = None, half_rank: bool = False) -> None:
         self.alpha = alpha
         given = alpha if beta is None else beta
-        self._by_scores = isinstance(given, str)
+        self.by_scores = isinstance(given, str)
         if not isinstance(given, str):
             self.beta = given
-        self.cutoff_shift = 0.5 if half_rank or self._by_scores else 0.0
+        self.cutoff_shift = 0.5 if half_rank or self.by_scores else 0.0
 
     def ranks(self, batch: Batch) -> Tensor:
         return sigmoid_ranks(batch, steepness(batch.spread) if isinstance(self.alpha, str) else self.alpha)
-
-    def score_steepness(self, batch: Batch) -> Tensor | None:
-        """That of the ranks, from the spread; None where alpha or beta is a number."""
-        return steepness(batch.spread) if self._by_scores else None
 
     def identity(self) -> dict[str, Any]:
         """Without ``half_rank``: it tells at a cut-off alone, where :class:`DirectMetric` says so."""

@@ -29,3 +29,24 @@ def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
             return backward(ctx, gradient)
 
     return run
+
+
+class WithGradient(torch.autograd.Function):
+    """A value of each list, ``[B]``, whose gradient ``[B, N]`` is known.
+
+    >>> scores = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    >>> WithGradient.apply(scores, torch.tensor([3.0]), torch.tensor([[0.5, -0.5]])).sum().backward()
+    >>> scores.grad
+    tensor([[ 0.5000, -0.5000]])
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * slope[:, None], None, None

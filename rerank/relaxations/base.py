@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rerank.relaxations.order import order_of, ranks_of
-from rerank.relaxations.spread import spread
+from rerank.relaxations.spread import spread, steepness
 from rerank.settings.described import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
@@ -141,10 +141,8 @@ class RankIndicators(Relaxation):
         Measures of this form (P, nDCG) know the derivative at a rank without the later ranks. Weights, ``[B, depth]``,
         are zero at ranks beyond the length of a list; ``exponential`` is a flag for backward passes written by hand.
         """
-        import torch
-
         expected = self.expected(scores, values, mask, weights.shape[1])
-        return (weights * (torch.exp2(expected) - 1 if exponential else expected)).sum(dim=1)
+        return (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
 
 
 class SoftRanks(Relaxation):
@@ -162,18 +160,20 @@ class SoftRanks(Relaxation):
             ranks are exact.
         cutoff_shift: what is added to the cut-off before smooth ranks are compared with it: 1/2 is midway between the
             last rank within it and the next.
+        by_scores: whether scores are compared in place of ranks, by a steepness from their spread.
     """
 
     exact_ranks: ClassVar[bool] = False
     beta: float = 10.0
     cutoff_shift: float = 0.5
+    by_scores: bool = False
 
     def score_steepness(self, batch: Batch) -> Tensor | None:
         """Steepness of the sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.
 
-        None, unless overridden: ranks are compared, with ``beta``, as the papers do.
+        None where ranks are compared, with ``beta``, as the papers do.
         """
-        return None
+        return steepness(batch.spread) if self.by_scores else None
 
     @abstractmethod
     def ranks(self, batch: Batch) -> Tensor:

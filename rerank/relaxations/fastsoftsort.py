@@ -12,7 +12,7 @@ from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import Batch, SoftRanks
 from rerank.relaxations.isotonic import antitonic_kl, antitonic_l2, block_ids
 from rerank.relaxations.order import first, order_of
-from rerank.relaxations.spread import Spread, steepness
+from rerank.relaxations.spread import Spread
 from rerank.settings.ranges import Positive
 
 STRENGTH = 4.0
@@ -57,6 +57,7 @@ class FastSoftSort(SoftRanks):
         if isinstance(strength, str) and beta != BETA:
             raise UserError("beta is the steepness over ranks, and strength='spread' compares scores; give a strength")
         self.strength = strength
+        self.by_scores = isinstance(strength, str)
         self.regularization = regularization
         self.beta = beta
 
@@ -71,10 +72,6 @@ class FastSoftSort(SoftRanks):
         descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))
-
-    def score_steepness(self, batch: Batch) -> Tensor | None:
-        """From the spread, where the strength is."""
-        return steepness(batch.spread) if isinstance(self.strength, str) else None
 
 
 class _Projection(torch.autograd.Function):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_BLOCK = 1 << 22  # numbers held at a time
+from rerank.relaxations.order import blocks
 
 
 def antitonic_l2(target: Tensor, real: Tensor) -> Tensor:
@@ -86,12 +86,10 @@ def _pool(logits: list[float], weights: list[float]) -> list[float]:
 
 def antitonic_minimax(block_values: Blocks, real: Tensor) -> Tensor:
     """``v_i = min_{j <= i} max_{k >= i} value(j..k)``, the solution of every such problem; 0 where not real."""
-    batch, size = real.shape
+    size = real.shape[1]
     position = torch.arange(size, device=real.device)
     result = torch.full(real.shape, float("inf"), dtype=torch.float64, device=real.device)
-    step = max(1, _BLOCK // max(1, batch * size))
-    for begin in range(0, size, step):
-        start = slice(begin, min(size, begin + step))
+    for start in blocks(size, 4 * real.numel(), real):  # several float64 numbers each
         before = position < position[start, None]
         values = block_values(start).masked_fill(before | ~real[:, None, :], -float("inf"))
         best = values.flip(2).cummax(dim=2).values.flip(2).masked_fill(before, float("inf"))

@@ -55,9 +55,7 @@ def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
     A number depends on the list's seed, on the index of the document among the real documents of its list and on which
     of several independent draws it is; batch mates, padding, device and process count change nothing.
     """
-    import torch
-
-    return (bits(drawn(seeds, mask), mask.cumsum(1), draw).to(torch.float32) + 0.5) * 2.0**-23
+    return (bits(drawn(seeds, mask), mask.cumsum(1), draw).float() + 0.5) * 2.0**-23
 
 
 def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.relaxations.backward import full_precision
+from rerank.relaxations.backward import WithGradient, full_precision
 from rerank.relaxations.order import blocks, lowest
 
 
@@ -26,7 +26,16 @@ def sums_by_lists(compute: Callable[..., Tensor], ranks: int, scores: Tensor, *o
 
     The matrix of a list is ranks x N; only the scores, ``[B, N]``, have a gradient.
     """
-    return _Sums.apply(scores, compute, ranks, *others)
+    wanted = torch.is_grad_enabled() and scores.requires_grad
+    values: list[Tensor] = []
+    gradients: list[Tensor] = []
+    for own, *rest in _parts(ranks, scores, *others):
+        leaf = own.detach().requires_grad_(wanted)
+        sums = compute(leaf, *rest)
+        values.append(sums.detach())
+        if wanted:
+            gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
+    return WithGradient.apply(scores, torch.cat(values), torch.cat(gradients)) if wanted else torch.cat(values)
 
 
 def _parts(ranks: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -34,31 +43,6 @@ def _parts(ranks: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     each = ranks * tensors[0].shape[-1] // 8
     lists = next(blocks(tensors[0].shape[0], each, tensors[0]), slice(0, 1)).stop
     return zip(*(tensor.split(lists) for tensor in tensors), strict=True)
-
-
-class _Sums(torch.autograd.Function):
-    """Numbers of lists, with their gradients from the forward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, compute: Callable[..., Tensor], ranks: int, *others: Tensor) -> Tensor:
-        found: list[Tensor] = []
-        gradients: list[Tensor] = []
-        for own, *rest in _parts(ranks, scores, *others):
-            with torch.set_grad_enabled(ctx.needs_input_grad[0]):
-                leaf = own.detach().requires_grad_(ctx.needs_input_grad[0])
-                sums = compute(leaf, *rest)
-            if ctx.needs_input_grad[0]:
-                gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
-            found.append(sums.detach())
-        if gradients:
-            ctx.save_for_backward(torch.cat(gradients))
-        return torch.cat(found)
-
-    @staticmethod
-    @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (slopes,) = ctx.saved_tensors
-        return slopes * gradient[:, None], *[None] * (len(ctx.needs_input_grad) - 1)
 
 
 def balanced_product(

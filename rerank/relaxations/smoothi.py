@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rerank.relaxations.backward import full_precision
+from rerank.relaxations.backward import WithGradient, full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.eliminate import in_one_kernel, launch, step_by_step
 from rerank.relaxations.order import blocks, lowest
@@ -97,7 +97,17 @@ class SmoothI(RankIndicators):
         if not self.stop_gradient:
             return super().weighted(scores, values, weights, mask, exponential)
         shifted, pads = self._shifted(scores, mask)
-        return _Weighted.apply(shifted, values, weights, exponential, _Recursion(pads, self, weights.shape[1]))
+        sums, expectations = shifted.new_zeros((len(shifted), 2, shifted.shape[1])), []
+        slopes = weights * math.log(2) if exponential else weights
+        for part in _Recursion(pads, self, weights.shape[1]).parts(shifted.detach()):
+            expected, slope = part.expected(values), slopes[:, part.ranks]
+            expectations.append(expected)
+            if shifted.requires_grad:
+                slope = slope * expected.exp2() if exponential else slope
+                part.add(sums, torch.stack([slope, slope * expected], dim=1))
+        expected = torch.cat(expectations, dim=1)
+        value = (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
+        return WithGradient.apply(shifted, value, _gradient(sums, values))
 
     def _shifted(self, scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """S, and what is added to the logits to keep pads out."""
@@ -239,30 +249,3 @@ class _Expected(torch.autograd.Function):
         for part in ctx.recursion.parts(shifted):
             part.add(sums, weights[:, :, part.ranks])
         return _gradient(sums, values), None, None
-
-
-class _Weighted(torch.autograd.Function):
-    """``sum_r w_r f(e_v[r])`` and, in the same run of the recursion, its gradient."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, shifted: Tensor, values: Tensor, weights: Tensor, exponential: bool, recursion: _Recursion
-    ) -> Tensor:
-        found = []
-        sums = shifted.new_zeros((shifted.shape[0], 2, shifted.shape[1]))
-        slopes = weights * math.log(2) if exponential else weights
-        for part in recursion.parts(shifted):
-            expected, slope = part.expected(values), slopes[:, part.ranks]
-            found.append(expected)
-            if ctx.needs_input_grad[0]:
-                slope = slope * expected.exp2() if exponential else slope
-                part.add(sums, torch.stack([slope, slope * expected], dim=1))
-        ctx.save_for_backward(_gradient(sums, values))
-        expected = torch.cat(found, dim=1)
-        return (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
-
-    @staticmethod
-    @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        (total,) = ctx.saved_tensors
-        return gradient[:, None] * total, None, None, None, None

@@ -45,10 +45,7 @@ class TwinSigmoid(SoftRanks):
     def __init__(self, gradient: Gradient = 3, alpha: Positive | Spread = 1.0) -> None:
         self.gradient = gradient
         self.alpha = alpha
+        self.by_scores = isinstance(alpha, str)
 
     def ranks(self, batch: Batch) -> Tensor:
         return twin_ranks(batch, steepness(batch.spread) if isinstance(self.alpha, str) else self.alpha, self.gradient)
-
-    def score_steepness(self, batch: Batch) -> Tensor | None:
-        """That of the backward sigmoid where the spread gives it; None where alpha is a number."""
-        return steepness(batch.spread) if isinstance(self.alpha, str) else None

@@ -51,20 +51,15 @@ class Batches:
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
         self.left_out = sampler.left_out(lists)
-        self.batch_size = batch_size = batch_size * sampler.queries
-        self.single_pass = steps_per_epoch is None
-        self.visited = len(usable)
-        self.steps_per_epoch = steps_per_epoch or -(-self.visited // batch_size)
+        self.batch_size = batch_size * sampler.queries
+        self.per_epoch = len(usable) if steps_per_epoch is None else steps_per_epoch * self.batch_size
+        self.steps_per_epoch = -(-self.per_epoch // self.batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[list[ListSample]]:
-        for step in range(start, self.steps_per_epoch):
-            if self.single_pass:
-                first = epoch * self.visited + step * self.batch_size
-                last = min(first + self.batch_size, (epoch + 1) * self.visited)
-            else:
-                first = (epoch * self.steps_per_epoch + step) * self.batch_size
-                last = first + self.batch_size
-            yield [self._sample(*divmod(position, self.visited)) for position in range(first, last)]
+        before, end = epoch * self.per_epoch, (epoch + 1) * self.per_epoch
+        for first in range(before + start * self.batch_size, end, self.batch_size):
+            last = min(first + self.batch_size, end)
+            yield [self._sample(*divmod(position, len(self.usable))) for position in range(first, last)]
 
     def _sample(self, visit: int, position: int) -> ListSample:
         """The list at a position of the ``visit``-th pass over all lists."""
@@ -81,13 +76,12 @@ class Batches:
         return ListSample(query, start + np.arange(len(labels))[chosen], seed)  # or a mask
 
 
-def pad(values: list[Array], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Ragged rows as a padded tensor ``[B, N]`` and its mask, True for real documents."""
+def pad(values: list[Array]) -> tuple[Tensor, Tensor]:
+    """Ragged rows as a padded tensor, ``[B, N]`` float32, and its mask, True for real documents."""
     lengths = torch.tensor([len(row) for row in values])
-    mask = torch.arange(int(lengths.max()) if len(values) else 0) < lengths[:, None]
-    padded = torch.zeros(mask.shape, dtype=dtype)
-    padded[mask] = torch.from_numpy(np.concatenate(values)).to(dtype) if values else padded[mask]
-    return padded, mask
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    flat = torch.from_numpy(np.concatenate(values)).float()
+    return torch.zeros(mask.shape).masked_scatter_(mask, flat), mask
 
 
 class PaddedLists(NamedTuple):

@@ -33,13 +33,10 @@ PER_PARAMETER = 12
 def tokens_that_fit(
     model: Scorer, inputs: Inputs, lists: Lists, usable: Array, precision: Precision
 ) -> tuple[int | None, str]:
-    """How many tokens (documents, for feature vectors) fit the free memory with their graph, and why.
+    """How many tokens (documents, for feature vectors) fit the free memory with their graph, None if unknown, and why.
 
     One forward pass over long pairs says what a token costs; the count is rounded down to a power of two, so that it
     does not follow every change of the memory that other programs leave.
-
-    Returns:
-        The count, None where the free memory cannot be told, and a reason for the log.
     """
     device = next(model.parameters()).device
     free = free_memory(device)

@@ -275,11 +275,8 @@ def _report(measures: dict[str, Any], model: Model) -> None:
 def _instead(model: Model, beside: Mapping[str, Any]) -> list[str]:
     """What to do where a model of texts is worse than the first stage; nothing where it is not."""
     worse = any(found["interval"] is not None and found["interval"][1] < 0 for found in beside.values())
-    return (
-        ["instead: `rerank auto … --hours 0` tries fusion, untrained"]
-        if worse and isinstance(model, TextScorer)
-        else []
-    )
+    hint = "instead: `rerank auto … --hours 0` tries fusion, untrained"
+    return [hint] if worse and isinstance(model, TextScorer) else []
 
 
 def _verdicts(*found: Mapping[str, Any]) -> Iterator[str]:

@@ -46,7 +46,7 @@ class Chunked:
         starts: positions in ``rows`` at which a list starts.
 
     Attributes:
-        off: how far second scores were from the first ones, as a share of the largest one, where there were two.
+        off: how far second scores were from the first ones, as a share of the largest one; 0 where there were none.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Chunked:
         self.chunks = inputs.chunks(rows, starts, budget)
         beside = inputs.beside(rows)
         self.beside = None if beside is None else sent(beside, device)
-        self.off: Tensor | None = None
+        self.off = torch.zeros((), device=device)
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._of[chunk]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import torch
 
@@ -20,14 +19,8 @@ class Pace:
     The first step is not counted: it allocates, and compiles kernels. Nor is what lies between epochs.
     """
 
-    def __init__(
-        self,
-        steps: int,
-        unit: str = "step",
-        wall: Callable[[], float] = time.perf_counter,
-        cpu: Callable[[], float] = time.process_time,
-    ) -> None:
-        self.steps, self.unit, self._wall, self._cpu = steps, unit, wall, cpu
+    def __init__(self, steps: int, unit: str = "step") -> None:
+        self.steps, self.unit = steps, unit
         self._counted = -1
         self._seconds = self._used = 0.0
         self._due, self._hinted = FIRST, False
@@ -35,7 +28,7 @@ class Pace:
 
     def begin(self) -> None:
         """Steps follow from here on."""
-        self._last = self._wall(), self._cpu()
+        self._last = time.perf_counter(), time.process_time()
 
     def estimate(self, step: int) -> str | None:
         """What to say after a step; None where it is too soon, or too soon after the last time."""

@@ -94,14 +94,8 @@ class PieceLoss:
         self.dead += (gradient.abs().amax(dim=1) <= self._negligible).sum()
 
 
-def alike(lengths: Array, elements: int | None = None) -> list[Array]:
-    """Cut a batch into lists of similar length, for the loss.
-
-    Returns:
-        Positions into ``lengths``, each in one part. What is padded stays below about two fifths of a part, or of
-        ``elements``.
-    """
-    elements = elements or ELEMENTS
+def alike(lengths: Array, elements: int) -> list[Array]:
+    """Parts of similar length, as positions; about two fifths of one, or of ``elements``, are padding at most."""
     order = np.argsort(-lengths, kind="stable")
     parts, start = [], 0
     while start < len(order):

@@ -62,10 +62,8 @@ class RunFolder:
             names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
             if "config.yaml" in names:
                 raise UserError(f"output: {self.path} has a run of another version; name another output")
-            ours = re.compile(
-                rf"log\.txt|{GIVEN}|test(-\w+)?\.(json|trec)"
-            )  # it was killed before its identity was written
-            if not all(map(ours.fullmatch, names)):
+            ours = re.compile(rf"log\.txt|{GIVEN}|test(-\w+)?\.(json|trec)")
+            if not all(map(ours.fullmatch, names)):  # unless it was killed before its identity was written
                 raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
             return
         old = read_identity(self.path)
@@ -99,11 +97,8 @@ class RunFolder:
     def keep_metrics(self, lines: int) -> int:
         """Forget what was logged after the checkpoint that the run resumes from; returns the number of lines kept."""
         path = self.path / "metrics.jsonl"
-        kept = (
-            path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)[:lines]
-            if path.is_file()
-            else []
-        )
+        logged = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        kept = logged.splitlines(keepends=True)[:lines]
         if len(kept) < lines:
             log.warning("%s: has %d lines, the checkpoint says %d; the others are lost", path, len(kept), lines)
         with atomic_write(path) as file:

@@ -121,7 +121,7 @@ class Gradients:
 
         Args:
             groups: the effective batch.
-            step: number of the step, for error messages.
+            step: its number, for messages.
             progress: share of the training's steps that is done, for weights that change.
             moved: told after each chunk what share of the step's passes it was, for a bar that moves within long steps.
         """
@@ -231,11 +231,7 @@ class Gradients:
         return mode
 
     def _back_off(self, step: int) -> UserError | None:
-        """Cut smaller after memory ran out: the micro-batch where its graph is kept, else the chunk.
-
-        Returns:
-            What to say where there is nothing to cut.
-        """
+        """Cut the micro-batch where its graph is kept, else the chunk; gives what to say where neither can be cut."""
         groups, tokens = self._piece.groups, self._piece.tokens
         mode = self._mode(tokens)
         if self._device.type == "cuda":
@@ -298,17 +294,11 @@ class Gradients:
 
     def _numbers(self) -> Tensor:
         """Of each piece how far second scores were off, its loss, its lowest and its highest score, ``[4, P]``."""
-        nothing = torch.zeros(1, device=self._device)
-        offs = [nothing if (off := piece.chunked.off) is None else off[None] for piece in self._pieces]
-        columns = [torch.cat([off, piece.numbers])[:, None] for off, piece in zip(offs, self._pieces, strict=True)]
+        columns = [torch.cat([piece.chunked.off[None], piece.numbers])[:, None] for piece in self._pieces]
         return torch.cat([torch.zeros(4, 0, device=self._device), *columns], dim=1)
 
     def _finish(self, own: Tensor, lists: int, step: int, failure: Exception | None) -> Step | None:
-        """Sum over the processes, and look at the numbers of the step: here the host waits for the device, once.
-
-        Returns:
-            What the step did; None where its gradient is too large for fp16, and has to be taken again.
-        """
+        """What the step did, over all processes; None where fp16 needs another scale. The host waits here, once."""
         summed = self._all_reduce(own)
         gradients = [gradient for p in self._parameters if (gradient := p.grad) is not None]
         if self._is_scaled:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from rerank.errors import UserError
@@ -51,14 +50,12 @@ class Targets:
 
     def padded(self, term: int, rows: Sequence[Array]) -> tuple[Tensor, Tensor]:
         """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one."""
-        labels, mask = pad([self.flat[term][part] for part in rows], torch.float32)
-        return known(labels, mask)
+        return known(*pad([self.flat[term][part] for part in rows]))
 
     def learnable(self, term: int, rows: Sequence[Array]) -> Array:
         """Which lists can teach a term, ``[B]`` bool."""
-        labels, mask = self.padded(term, rows)
-        found: Array = self.terms[term].loss.learnable(labels, mask).numpy()
-        return found
+        learnable: Array = self.terms[term].loss.learnable(*self.padded(term, rows)).numpy()
+        return learnable
 
     def usable(self, sampler: Sampler | None = None) -> Array:
         """Positions of the lists from which a term can learn, of what the sampler may show of them."""

@@ -59,7 +59,7 @@ class Trainer:
         if not isinstance(config.model, Scorer):
             raise UserError(f"model: {type(config.model).__name__} is not a network")
         self.model, self.loss = config.model, config.loss
-        self.validation = Validation(config, splits, self.model, self.loss, self._scores, self._say)
+        self.validation = Validation(config, splits, self.model, self._scores, self._say)
         self.monitor = self.validation.monitor
         for lists in (splits.train, splits.validation, splits.test if config.test else None):
             if lists is not None:

@@ -157,12 +157,7 @@ def measure_test(
     ranker: Mixed | None = None,
     main: bool = True,
 ) -> dict[str, Any]:
-    """Measure the best model on test lists, and keep the run and the values of every query.
-
-    Returns:
-        ``measurement`` (its id), ``test`` (the means) and, where something ranked them before, ``first_stage``,
-        ``baseline`` and, with a ranker, ``with_first_stage`` and ``ranker``.
-    """
+    """Measure the best model on test lists, keep the run and the values of every query, and give what `_found` does."""
     assert lists.qrels is not None
     names = names_of(config)
     subject, hashes = {"training": folder.id}, measured_hashes(lists, config.model.columns)
@@ -190,11 +185,7 @@ def measure_test(
 
 
 def compared(name: str, run: Run, lists: Lists, config: TrainConfig) -> dict[str, Any]:
-    """The model beside the first stage, and beside the columns that it starts from where they rank otherwise.
-
-    Returns:
-        By ``first_stage`` and ``baseline``, and by the name of the lists; empty for measures like NumRel.
-    """
+    """The model beside the first stage and what it starts from, if that is another; empty for measures like NumRel."""
     order, model = lists.store.order, config.model
     found = _beside(BESIDE, name, run, lists.run(order), lists, config, f"first stage {order}")
     if isinstance(model, CrossEncoder) and model.start.columns not in ([], [order]):
@@ -212,11 +203,7 @@ def _beside(
 
 
 def beside_start(folder: RunFolder, name: str, table: PerQuery) -> dict[str, Any]:
-    """What the best model is worth beside the model before its first step, in the monitor.
-
-    Returns:
-        By ``start`` and the name; empty where these queries were not measured then.
-    """
+    """The best model beside the one before its first step; empty where these queries were not measured then."""
     before = read_start(folder.path).get(name)
     measure = table.measures[0]
     if before is None or before.queries != table.queries or measure.NAME in COUNTS:
@@ -271,6 +258,7 @@ def known_test(folder: RunFolder, lists: Lists, config: TrainConfig) -> dict[str
 
 
 def _found(measurement: str, table: PerQuery, others: Mapping[str, Any]) -> dict[str, Any]:
+    """The id of a measurement, the means, and what the model is beside, by the keys of ``measures.json``."""
     mixed = {"with_first_stage": {"test": others["with_first_stage"]}} if "with_first_stage" in others else {}
     return {"measurement": measurement, "test": table.mean, **others, **mixed}
 

@@ -15,7 +15,7 @@ from rerank.evaluation.measures import Evaluator, PerQuery, evaluate, parse_meas
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.losses.base import Criterion, Loss
+from rerank.losses.base import Loss
 from rerank.losses.direct import DirectMetric
 from rerank.models.scorer import Scorer
 from rerank.relaxations.fidelity import fidelity
@@ -41,11 +41,10 @@ class Validation:
         config: TrainConfig,
         splits: Splits,
         model: Scorer,
-        loss: Criterion,
         score: Callable[[Lists, str], Array],
         say: Callable[..., None],
     ) -> None:
-        self.config, self.splits, self.model, self.loss = config, splits, model, loss
+        self.config, self.splits, self.model = config, splits, model
         self._score, self._say = score, say
         self.monitor = str(parse_measures(config.monitor)[0])
         self.best_scores: Array | None = None
@@ -77,8 +76,8 @@ class Validation:
         worth, by_loss = self._worth(values[self.monitor], scores)
         logged = by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
         if self.config.fidelity:
-            assert isinstance(self.loss, DirectMetric)
-            logged["fidelity"] = means = mean_fidelity(self.loss, lists, scores)
+            assert isinstance(self.config.loss, DirectMetric)
+            logged["fidelity"] = means = mean_fidelity(self.config.loss, lists, scores)
             self._say("fidelity: %s", ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
         better = state.best is None or worth > state.best or self.config.epoch_by == "last"
         if better:
@@ -89,8 +88,8 @@ class Validation:
         """What chooses an epoch (more is better), from the monitor and the validation scores, and what to log of it."""
         if self.config.epoch_by != "loss":
             return value, {}
-        assert isinstance(self.loss, Loss) and self.splits.validation is not None
-        found = mean_loss(self.loss, self.splits.validation, scores, self.config.seed)
+        assert isinstance(self.config.loss, Loss) and self.splits.validation is not None
+        found = mean_loss(self.config.loss, self.splits.validation, scores, self.config.seed)
         self._say("validation loss %.4f", found)
         return -found, {"validation_loss": found}
 

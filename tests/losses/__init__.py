@@ -1,3 +1,0 @@
-"""Tests of the losses."""
-
-from __future__ import annotations

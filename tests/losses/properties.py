@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from rerank.losses import Loss
 from tests.losses.reference import Plain
@@ -59,10 +60,9 @@ def ranked_lists(case: Case, most: int = 3, longest: int = 6) -> st.SearchStrate
     return st.lists(one(), min_size=1, max_size=most)
 
 
-def batch(lists: list[list[Doc]], dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def batch(lists: list[list[Doc]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Scores (a leaf), labels, mask and seeds; padded at the end with zeros to the longest list."""
-    width = max(map(len, lists))
-    scores = torch.tensor([[s for s, _ in docs] + [0.0] * (width - len(docs)) for docs in lists], dtype=dtype)
-    labels = torch.tensor([[y for _, y in docs] + [0.0] * (width - len(docs)) for docs in lists], dtype=dtype)
-    mask = torch.tensor([[True] * len(docs) + [False] * (width - len(docs)) for docs in lists])
+    documents = pad_sequence([torch.tensor(docs, dtype=torch.float64) for docs in lists], batch_first=True)
+    mask = torch.arange(documents.shape[1]) < torch.tensor([[len(docs)] for docs in lists])
+    scores, labels = documents[:, :, 0].clone(), documents[:, :, 1].clone()
     return scores.requires_grad_(), labels, mask, torch.arange(len(lists)) + 17

@@ -93,9 +93,16 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
     """Bit for bit."""
-    assert one.keys() == other.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], rtol=0, atol=0, msg=name)
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def assert_same_runs(one: Path, other: Path) -> None:
+    """Weights of the last checkpoint and of the best model, what was logged and measured; and nothing half-written."""
+    assert_same(weights(one), weights(other))
+    assert_same(*(load_file(run / "best" / "model.safetensors") for run in (one, other)))
+    assert metrics(one) == metrics(other)
+    assert (one / "measures.json").read_text() == (other / "measures.json").read_text()
+    assert not [path for path in one.rglob("*") if path.name.endswith((".tmp", ".old"))]
 
 
 def assert_near(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], last: str = "classifier.bias") -> None:

@@ -47,26 +47,24 @@ def network(lists: Lists, kind: Callable[..., MLP] = MLP) -> MLP:
     return model
 
 
+def ruined(lists: Lists) -> MLP:
+    """A network with a weight that is not a number."""
+    model = network(lists)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = torch.nan
+    return model
+
+
 def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> tuple[Gradients, Any]:
     gradients = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(300), **options)
     return gradients, partial(gradients.accumulate, whole_batch(lists), 3)
 
 
-@pytest.mark.parametrize("name", sorted(losses.load_all()))
+@pytest.mark.parametrize("name", sorted({*losses.load_all()} - {"DirectMetric"}))
 def test_every_loss_refuses_scores_that_are_not_finite(name: str, lists: Lists) -> None:
-    """One weight of NaN; some losses have a finite value for such scores."""
-    kind = losses.load_all()[name]
-    if not issubclass(kind, Loss):
-        pytest.skip("no loss")
-    try:
-        loss = kind()
-    except TypeError:
-        pytest.skip("needs arguments")
-    model = network(lists)
-    with torch.no_grad():
-        next(model.parameters())[0, 0] = torch.nan
+    """Some have a finite value for such scores."""
     with pytest.raises(UserError, match="a score " + REFUSED):
-        step(model, lists, loss)[1]()
+        step(ruined(lists), lists, losses.load_all()[name]())[1]()
 
 
 class Steep(losses.ListNet):
@@ -108,9 +106,7 @@ def test_rates_far_too_high_leave_no_model(loss: str, batch: int, share: float, 
 
 
 def test_a_checkpoint_whose_weights_are_not_finite_is_refused(lists: Lists, tmp_path: Path) -> None:
-    model = network(lists)
-    with torch.no_grad():
-        next(model.parameters())[0, 0] = torch.nan
+    model = ruined(lists)
     save_checkpoint(tmp_path, State(step=3), model, torch.optim.AdamW(model.parameters()))
     with pytest.raises(UserError, match=r"step-00000003: the weights are not finite .*lower .*train anew"):
         load_checkpoint(tmp_path, model, torch.optim.AdamW(model.parameters()))
@@ -136,9 +132,7 @@ def test_what_is_no_damage_is_not_called_so(tmp_path: Path) -> None:
 
 
 def test_scores_that_are_not_finite_make_no_run(lists: Lists) -> None:
-    model = network(lists)
-    with torch.no_grad():
-        next(model.parameters())[0, 0] = torch.nan
+    model = ruined(lists)
     with pytest.raises(UserError, match=f"{lists.size} of {lists.size} scores are not finite"):
         score_lists(model, model.inputs(lists), lists, precision="fp32")
     scores = np.zeros(lists.size)

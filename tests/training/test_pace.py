@@ -6,6 +6,7 @@ import logging
 import re
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,55 +17,50 @@ from rerank.training.pace import FIRST, Pace
 from tests.builders import make_lists
 
 
-class Clock:
-    now = 0.0
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Seconds that have passed, and how many cores the process had."""
+    clock = SimpleNamespace(now=0.0, cores=1.0)
+    monkeypatch.setattr(pace.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(pace.time, "process_time", lambda: clock.now * clock.cores)
+    return clock
 
-    def __call__(self) -> float:
-        return self.now
 
-
-def run(steps: int, seconds: float, first: float = 0.0, cores: float = 1.0) -> tuple[Pace, dict[int, str], list[float]]:
+def run(clock: SimpleNamespace, steps: int, seconds: float, first: float = 0.0) -> tuple[dict[int, str], list[float]]:
     """The estimates of steps that all take the same but the first, and when they were made."""
-    wall, cpu = Clock(), Clock()
-    estimates, pace, times = dict[int, str](), Pace(steps, wall=wall, cpu=cpu), list[float]()
+    estimates, pace, times = dict[int, str](), Pace(steps), list[float]()
     for step in range(1, steps + 1):
-        took = seconds + (first if step == 1 else 0)
-        wall.now, cpu.now = wall.now + took, cpu.now + cores * took
+        clock.now += seconds + (first if step == 1 else 0)
         if (line := pace.estimate(step)) is not None:
             estimates[step] = line
-            times.append(wall.now)
-    return pace, estimates, times
+            times.append(clock.now)
+    return estimates, times
 
 
-def test_the_first_step_is_not_counted_and_the_rest_is_multiplied() -> None:
-    _, lines, _ = run(101, 6.0, first=500.0)
+def test_the_first_step_is_not_counted_and_the_rest_is_multiplied(clock: SimpleNamespace) -> None:
+    lines, _ = run(clock, 101, 6.0, first=500.0)
     assert lines[2] == "step 2 of 101: the others take about 10 min at 6 s each"  # 99 * 6 s
     assert all("at 6 s each" in line for line in lines.values())
 
 
-def test_estimates_come_neither_at_once_nor_all_the_time() -> None:
-    for seconds in (0.001, 0.3, 6.0, 700.0):
-        _, lines, times = run(400, seconds)
-        assert 400 not in lines, "nothing is left then"
-        gaps = [late - early for early, late in pairwise(times)]
-        assert all(gap >= max(pace.EVERY, 0.099 * 400 * seconds) for gap in gaps)
-        assert bool(lines) == (399 * seconds > FIRST)
-        if lines:
-            assert times[0] <= FIRST + 2 * seconds + 1e-6
+@pytest.mark.parametrize("seconds", [0.001, 0.3, 6.0, 700.0])
+def test_estimates_come_neither_at_once_nor_all_the_time(seconds: float, clock: SimpleNamespace) -> None:
+    lines, times = run(clock, 400, seconds)
+    assert 400 not in lines, "nothing is left then"
+    assert all(late - early >= max(pace.EVERY, 0.099 * 400 * seconds) for early, late in pairwise(times))
+    assert bool(lines) == (399 * seconds > FIRST)
+    assert not lines or times[0] <= FIRST + 2 * seconds + 1e-6
 
 
-def test_what_lies_between_epochs_is_left_out() -> None:
-    wall, cpu = Clock(), Clock()
-    one = Pace(100, wall=wall, cpu=cpu)
+def test_what_lies_between_epochs_is_left_out_and_cores_are_time_of_the_processor(clock: SimpleNamespace) -> None:
+    one = Pace(100)
     one.estimate(1)
-    wall.now = 1000.0  # validation
+    clock.now = 1000.0  # validation
+    clock.cores = 0.25
     one.begin()
-    wall.now = 1010.0
+    clock.now = 1010.0
     assert one.estimate(2) == "step 2 of 100: the others take about 16 min at 10 s each"
-
-
-def test_cores_are_time_of_the_processor_per_second() -> None:
-    assert run(10, 10.0, cores=0.25)[0].cores == pytest.approx(0.25)
+    assert one.cores == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(("threads", "cores"), [(4, 1.3), (4, 3.9), (1, 0.1)])

@@ -22,7 +22,7 @@ from rerank.models.vectors.mlp import MLP
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import fit
 from rerank.training.run_folder import difference
-from tests.builders import make_lists, write_features, write_folds
+from tests.builders import contents, make_lists, write_features, write_folds
 from tests.forked import Command
 from tests.training.helpers import metrics
 
@@ -35,16 +35,12 @@ def config(tmp_path: Path) -> TrainConfig:
     return TrainConfig(data=data, model=MLP(hidden=[4]), loss=SmoothINDCG(alpha=10.0), epochs=2, checkpoint_every=1)
 
 
-def files(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_what_was_done_is_not_done_again(config: TrainConfig, tmp_path: Path) -> None:
     first = fit(config, tmp_path / "run")
-    before = files(tmp_path / "run")
+    before = contents(tmp_path / "run")
     again = fit(replace(config, tracker=[], fidelity=False, checkpoint_every=5), tmp_path / "run")
     assert (again.id, again.measures) == (first.id, first.measures)
-    assert files(tmp_path / "run") == before
+    assert contents(tmp_path / "run") == before
     shutil.move(tmp_path / "run", tmp_path / "moved")
     shutil.move(tmp_path / "made", tmp_path / "elsewhere")
     moved = replace(config, data=LetorData(str(tmp_path / "elsewhere"), 1))
@@ -77,10 +73,10 @@ def test_another_training_is_refused_with_the_key(
     change: dict[str, object], message: str, config: TrainConfig, tmp_path: Path
 ) -> None:
     fit(config, tmp_path / "run")
-    before = files(tmp_path / "run")
+    before = contents(tmp_path / "run")
     with pytest.raises(UserError, match=f"run: {message}; name another output, or remove the folder"):
         fit(replace(config, **change), tmp_path / "run")  # type: ignore[arg-type]
-    assert files(tmp_path / "run") == before
+    assert contents(tmp_path / "run") == before
 
 
 def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_path: Path) -> None:
@@ -139,11 +135,8 @@ def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Pa
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.yaml").write_text("output: old\n")
     (tmp_path / "file").touch()
-    for name, message in (
-        ("thesis", "exists and is not a run folder"),
-        ("old", "a run of another version"),
-        ("file", "is a file"),
-    ):
+    messages = {"thesis": "exists and is not a run folder", "old": "a run of another version", "file": "is a file"}
+    for name, message in messages.items():
         with pytest.raises(UserError, match=message):
             fit(config, tmp_path / name)
 

@@ -14,6 +14,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training.batches import Batches, pad
 from rerank.training.targets import Targets
+from tests.close import gradients_of
 from tests.training.helpers import gradients
 
 
@@ -32,17 +33,14 @@ def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncod
     inputs = model.inputs(lists)
     start = np.zeros(1, dtype=np.int64)
     scores = [model.score(inputs.collate(lists.row_numbers[i : i + 1], start)) for i in range(lists.size)]
-    rows = [slice(start, end) for start, end in zip(lists.offsets, lists.offsets[1:], strict=False)]
-    labels, mask = pad([lists.grades[row] for row in rows], torch.float32)
+    labels, mask = pad(np.split(lists.grades, lists.offsets[1:-1]))
     flat = torch.cat(scores)
     expected = loss(torch.zeros(mask.shape).masked_scatter(mask, flat), labels, mask, seeds=torch.arange(len(lists)))
     model.zero_grad(set_to_none=True)
     expected.backward()
     assert value == pytest.approx(expected.item(), rel=1e-5)
     assert 0 < int(loss.learnable(labels, mask).sum()) < len(lists), "some list must have nothing to learn from"
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-5, msg=name)
+    torch.testing.assert_close(found, gradients_of(model), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("steps", [None, 7])
@@ -62,7 +60,7 @@ def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps
 
 
 def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
-    rows = [lists.grades[s:e] for s, e in zip(lists.offsets, lists.offsets[1:], strict=False)]
+    rows = np.split(lists.grades, lists.offsets[1:-1])
     pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
     relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
     assert Targets(lists, PairwiseHinge()).usable().tolist() == pairs

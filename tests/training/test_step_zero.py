@@ -22,14 +22,8 @@ pytestmark = pytest.mark.usefixtures("home")
 def trained(folder: Path, *words: str) -> tuple[Training, Splits]:
     if not (folder / "made").exists():
         write_folds(folder / "made")
-    usual = ["--data=LetorData", f"--data.path={folder / 'made'}", "--data.fold=1", "--model=MLP"]
-    usual += [
-        "--model.hidden=[16]",
-        "--loss=ListNet",
-        "--monitor=nDCG@5",
-        "--measures=AP",
-        f"--output={folder / 'run'}",
-    ]
+    usual = ["--data=LetorData", f"--data.path={folder / 'made'}", "--data.fold=1", "--model=MLP", "--loss=ListNet"]
+    usual += ["--model.hidden=[16]", "--monitor=nDCG@5", "--measures=AP", f"--output={folder / 'run'}"]
     config, output = configuration([*usual, *words])
     return fit(config, output), config.data.splits(config.seed)
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, sent to real processes: what was trained is kept, and what resumes ends as one left alone."""
+"""Ctrl-C, SIGTERM and SIGKILL, sent to real processes: what resumes ends as one left alone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ import psutil
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model
 from tests.forked import Command, started, together
-from tests.training.helpers import assert_same, metrics, weights
+from tests.training.helpers import assert_same_runs
 
 
 @pytest.fixture
@@ -76,11 +75,33 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
         logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(step[1])
     together(processes, ["train", *options, f"--output={run}"])
-    assert_same(weights(run), weights(alone))
-    assert_same(load_file(run / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
-    assert metrics(run) == metrics(alone)
-    assert (run / "measures.json").read_text() == (alone / "measures.json").read_text()
-    assert not [path for path in run.rglob("*") if path.name.endswith((".tmp", ".old"))]
+    assert_same_runs(run, alone)
+
+
+@pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, options: list[str], tmp_path: Path) -> None:
+    """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
+    command = ["train", *options, f"--epochs={8 * wanted}", "--checkpoint_every=1", "--tracker=null"]
+    alone = tmp_path / "alone"
+    assert Command([*command, f"--output={alone}"]).wait(600) == 0
+
+    killed, rng, kills, moments = tmp_path / "killed", random.Random(0), 0, set()
+    while kills < wanted:
+        process = Command([*command, f"--output={killed}"])
+        before = newest(killed)
+        waited = time.monotonic()
+        while process.poll() is None and newest(killed) == before and time.monotonic() - waited < 120:
+            time.sleep(0.01)  # until it has done something: start-up is not what is tested
+        time.sleep(rng.uniform(0, 0.4))
+        process.send_signal(signal.SIGKILL)
+        errors = process.communicate()
+        if process.returncode != -signal.SIGKILL:
+            pytest.fail(f"ended with {process.returncode} before it was killed for the {kills + 1}. time: {errors}")
+        kills += 1
+        moments.add(newest(killed))
+    assert len(moments) == wanted, "each attempt got further than the one before"
+    assert Command([*command, f"--output={killed}"]).wait(600) == 0
+    assert_same_runs(killed, alone)
 
 
 def test_a_checkpoint_takes_the_place_of_one_of_the_same_step(tmp_path: Path) -> None:

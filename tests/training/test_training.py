@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,16 +14,13 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.utils import DistributedType
-from safetensors.torch import load_file
 
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.hashes import read_sealed
 from rerank.training.configuration import classes_first
-from rerank.training.run_folder import newest_checkpoint as newest
-from tests.builders import make_lists, make_model, train
+from tests.builders import make_lists, train
 from tests.conftest import ROOT
-from tests.forked import Command
 from tests.training.helpers import assert_same, metrics, weights
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
@@ -76,40 +70,6 @@ def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -
     command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", SCRIPT]
     subprocess.run([*command, *options, f"--output={run}", "--epochs=1"], check=True, timeout=300)
     assert (run / "measures.json").is_file()
-
-
-@pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, tmp_path: Path) -> None:
-    """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
-    make_lists(tmp_path)
-    model = make_model(tmp_path / "model", dropout=0.1)
-    command = ["train", "--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=CrossEncoder"]
-    command += [f"--model.name={model}", "--model.query_length=8", "--model.document_length=24", "--loss=PairwiseHinge"]
-    command += ["--batch_size=3", f"--epochs={6 * wanted}", "--checkpoint_every=1", "--monitor=nDCG"]
-    alone = tmp_path / "alone"
-    assert Command([*command, f"--output={alone}"]).wait(600) == 0
-
-    killed, rng, kills, moments = tmp_path / "killed", random.Random(0), 0, set()
-    while kills < wanted:
-        process = Command([*command, f"--output={killed}"])
-        before = newest(killed)
-        waited = time.monotonic()
-        while process.poll() is None and newest(killed) == before and time.monotonic() - waited < 120:
-            time.sleep(0.01)  # until it has done something: start-up is not what is tested
-        time.sleep(rng.uniform(0, 0.4))
-        process.send_signal(signal.SIGKILL)
-        errors = process.communicate()
-        if process.returncode != -signal.SIGKILL:
-            pytest.fail(f"ended with {process.returncode} before it was killed for the {kills + 1}. time: {errors}")
-        kills += 1
-        moments.add(newest(killed))
-    assert len(moments) == wanted, "each attempt got further than the one before"
-    assert Command([*command, f"--output={killed}"]).wait(600) == 0
-    assert_same(weights(killed), weights(alone))
-    assert_same(load_file(killed / "best" / "model.safetensors"), load_file(alone / "best" / "model.safetensors"))
-    assert metrics(killed) == metrics(alone)
-    assert (killed / "measures.json").read_text() == (alone / "measures.json").read_text()
-    assert not [path for path in killed.rglob("*") if path.name.endswith((".tmp", ".old"))]
 
 
 def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from rerank.storage.hashes import read_sealed
 from rerank.training.targets import Targets
 from rerank.training.trees.grow import Monitor
 from rerank.training.trees.objective import Objective
-from tests.builders import train, write_features, write_folds
+from tests.builders import train, write_features
 from tests.training.helpers import metrics
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3
@@ -137,7 +137,7 @@ def test_relevant_documents_that_are_no_candidates_count(measure: str, lists: Li
 
 @pytest.fixture
 def options(tmp_path: Path) -> list[str]:
-    folder = write_folds(tmp_path / "made")
+    folder = tmp_path / "made"
     for seed, name in enumerate(("train", "vali", "test"), start=1):
         write_features(folder / "Fold1" / f"{name}.txt", LENGTHS, seed=seed)
     return [
@@ -217,14 +217,14 @@ def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        (["--model.min_sum_hessian_in_leaf=200", "--model.num_leaves=400"], "first tree finds nothing to split"),
-        (["--model=XGBoost", "--model.min_child_weight=1e6"], "first tree finds nothing to split"),
+        ["--model.min_sum_hessian_in_leaf=200", "--model.num_leaves=400"],
+        ["--model=XGBoost", "--model.min_child_weight=1e6"],
     ],
 )
-def test_what_cannot_work_is_said(change: list[str], message: str, options: list[str], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
+def test_what_cannot_work_is_said(change: list[str], options: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="first tree finds nothing to split"):
         train([*options, *change, f"--output={tmp_path / 'run'}"])
 
 

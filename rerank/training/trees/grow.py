@@ -14,6 +14,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
+from rerank.losses.listnet import ListNet
 from rerank.measures.names import parse
 from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
@@ -51,17 +52,12 @@ class TreeTrainer:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.monitor = str(parse_measures(config.monitor)[0])
         train = splits.train
-        self.objective: Objective | None = None
-        if config.loss is not None:
-            targets = Targets(train, config.loss)
-            usable = targets.usable()
-            self.objective = Objective(targets, usable, config.seed, self.model.trees)
-            self.skipped = len(train) - len(usable)
-        else:
-            filled = train.offsets[:-1][train.lengths > 0]
-            highest, lowest = (of.reduceat(train.grades, filled) for of in (np.maximum, np.minimum))
-            self.skipped = len(train) - int((highest > lowest).sum())  # lists without a pair to be ordered
-        if self.skipped == len(train):
+        targets = Targets(train, config.loss or ListNet())  # their own objective learns from what ListNet does
+        usable = targets.usable()
+        given = config.loss is not None
+        self.objective = Objective(targets, usable, config.seed, self.model.trees) if given else None
+        self.skipped = len(train) - len(usable)
+        if not len(usable):
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
     def run(self) -> dict[str, Any]:
@@ -101,7 +97,10 @@ class TreeTrainer:
             if not np.isfinite(scores).all():
                 raise UserError(f"scores are not finite after tree {number}; lower model.learning_rate")
             if number == 1 and (scores == scores[0]).all():
-                raise UserError(f"model: the first tree finds nothing to split; {_SMALLER}")
+                raise UserError(
+                    "model: the first tree finds nothing to split; "
+                    "lower model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
+                )
             if not grown:
                 log.info("tree %d finds nothing to split: stopping early", number)
                 break
@@ -125,9 +124,6 @@ class TreeTrainer:
         self.model.keep(best_trees)
         if validation is not None:
             log.info("best %s %.4f with %d trees, of %d", self.monitor, best, best_trees, number)
-
-
-_SMALLER = "lower model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
 
 
 class Monitor:
@@ -157,17 +153,14 @@ class Monitor:
         if self._evaluator is not None:
             return next(iter(self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()))
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32)).double()
-        total = sum(
-            float(self._exact.exact(flat[batch.rows], batch.labels, batch.mask).sum()) for batch in self._padded
-        )
-        return total / max(1, len(self.lists))
+        values = (self._exact.exact(flat[batch.rows], batch.labels, batch.mask) for batch in self._padded)
+        return sum(float(value.sum()) for value in values) / max(1, len(self.lists))
 
 
 def _all_are_candidates(lists: Lists) -> bool:
     """Whether the lists' labels hold all that their qrels judge relevant, and the qrels all of the lists."""
     assert lists.qrels is not None
-    for i, query in enumerate(lists.query_ids):
-        labels = lists.grades[lists.offsets[i] : lists.offsets[i + 1]]
+    for query, labels in zip(lists.query_ids, np.split(lists.grades, lists.offsets[1:-1]), strict=False):
         grades = [grade for grade in lists.qrels.get(query, {}).values() if grade > 0]
         if query not in lists.qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
             return False

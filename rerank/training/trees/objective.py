@@ -59,17 +59,11 @@ class Objective:
         term, values = self.targets.terms[number], self.targets.flat[number]
         if term.loss.reduction == "sum":
             return 1
-        found = 0
-        for batch in self.padded:
-            found += int(term.loss.learnable(*known(_at(values, batch), batch.mask)).sum())
-        return max(1, found)
+        learnable = (term.loss.learnable(*known(_at(values, batch), batch.mask)) for batch in self.padded)
+        return max(1, sum(int(some.sum()) for some in learnable))
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
-        """Derivative of the sum of the losses by every score.
-
-        Returns:
-            ``[T]`` float32, and the mean loss of a list.
-        """
+        """The derivative of the sum of the losses by every score, ``[T]`` float32, and the mean loss of a list."""
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
         gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
         share = min(1.0, draw / self.trees)
@@ -94,7 +88,7 @@ class Objective:
         """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then."""
         gradient, self.value = self.gradient(scores, self.calls)
         self.calls += 1
-        hessian = self.hessian(gradient)
+        hessian = np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))
         scale = float(hessian[self.taught].mean()) or 1.0
         if not np.isfinite([self.value, scale]).all():
             what = "gradient" if np.isfinite(self.value) else "loss"
@@ -103,10 +97,6 @@ class Objective:
                 "lower model.learning_rate"
             )
         return gradient / scale, hessian / scale
-
-    def hessian(self, gradient: Array) -> Array:
-        """The diagonal that a step is divided by: the mean of ``|g|``, for documents of lists that teach something."""
-        return np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))
 
 
 def _at(values: Array, batch: PaddedLists) -> Tensor:
