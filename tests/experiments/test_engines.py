@@ -19,10 +19,11 @@ import pytest
 import yaml
 
 from rerank.commands.cli import main
-from rerank.experiments.cells import ExperimentPlan, Job
+from rerank.experiments.cells import Job
 from rerank.experiments.conduct import configured
 from rerank.experiments.engines import Reply, Workers
 from rerank.experiments.on_ray import variables
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment, Task
 from rerank.experiments.worker import train_cell
 from rerank.storage.hashes import read_sealed

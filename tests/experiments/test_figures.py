@@ -15,10 +15,11 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
+from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import ExperimentConfig, Figure, Method
 from rerank.experiments.figures.data import check_figures, curves, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import summarise
 

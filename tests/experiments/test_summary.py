@@ -15,8 +15,9 @@ from rerank.evaluation.crossed import crossed_difference
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
+from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import summarise
 
