@@ -34,6 +34,11 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return np.exp(-np.logaddexp(0.0, -x))
 
 
+def mean_log_loss(logits: np.ndarray, relevant: np.ndarray) -> float:
+    """Of the logits of candidates, and which of them are relevant."""
+    return float(np.logaddexp(0.0, np.where(relevant, -logits, logits)).mean())
+
+
 @dataclass(frozen=True)
 class Calibration:
     """How scores become probabilities.
@@ -88,9 +93,9 @@ class Quality:
         0.25
         """
         probabilities = sigmoid(logits)
-        loss = np.logaddexp(0.0, np.where(relevant, -logits, logits)).mean()
         off = sum(bin.count * abs(bin.probability - bin.relevant) for bin in curve(probabilities, relevant))
-        return cls(float(loss), float(((probabilities - relevant) ** 2).mean()), float(off / len(logits)))
+        brier = float(((probabilities - relevant) ** 2).mean())
+        return cls(mean_log_loss(logits, relevant), brier, float(off / len(logits)))
 
 
 @dataclass(frozen=True)
@@ -159,10 +164,6 @@ def fitted(scores: np.ndarray, relevant: np.ndarray) -> tuple[float, float]:
     center, spread = scores.mean(), scores.std()
     x = np.stack([(scores - center) / spread, np.ones(len(scores))], axis=1)
 
-    def loss(weights: np.ndarray) -> float:
-        logits = x @ weights
-        return float(np.logaddexp(0.0, np.where(relevant, -logits, logits)).mean())
-
     weights = np.array([0.0, np.log(len(ours) / len(others))])
     for _ in range(100):
         p = sigmoid(x @ weights)
@@ -170,7 +171,8 @@ def fitted(scores: np.ndarray, relevant: np.ndarray) -> tuple[float, float]:
         if np.abs(gradient).max() < 1e-12:
             break
         step = np.linalg.solve((x.T * (p * (1 - p))) @ x / len(x), gradient)
-        while loss(weights - step) > loss(weights) + 1e-12 and np.abs(step).max() > 1e-12:
+        loss = mean_log_loss(x @ weights, relevant)
+        while mean_log_loss(x @ (weights - step), relevant) > loss + 1e-12 and np.abs(step).max() > 1e-12:
             step = step / 2
         weights = weights - step
     a = float(weights[0] / spread)
