@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import secrets
@@ -18,10 +17,11 @@ from typing import Any, NamedTuple
 import torch
 
 import rerank
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.experiments.engines import Process, Reply, Workers
 from rerank.kernels.precision import resolve
 from rerank.storage.files import temporary_beside
+from rerank.storage.hashes import sha256_of_files
 
 log = logging.getLogger("rerank")
 
@@ -67,10 +67,7 @@ def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
 def code_hash() -> str:
     """The hash of this library's source files: other code might compute something else."""
     root = Path(rerank.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return sha256_of_files(root, sorted(root.rglob("*.py")))
 
 
 class RayWorker:
@@ -88,7 +85,7 @@ class RayWorker:
         try:
             return ray.get(self._actor.do.remote(job))
         except RayTaskError as error:
-            return {"error": f"{self._where}: {' '.join(str(error.cause).split())}"}
+            return {"error": f"{self._where}: {one_line(error.cause)}"}
         except RayError as error:
             self.lost = True
             with suppress(RayError):
@@ -223,7 +220,7 @@ class Cluster:
         try:
             seen = Seen(*ray.get(asked))
         except RayError as error:
-            return Answer(f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}", False, now)
+            return Answer(f"{where} cannot run cells: {one_line(error)[-200:]}", False, now)
         problem = _problem(seen, self._nonce, where, self._output, self._folder)
         if not problem:
             self._first = self._first or (where, seen.arithmetic)
@@ -310,7 +307,7 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, mo
                 logging_level=logging.ERROR,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"RAY_ADDRESS: no cluster at {address}: {' '.join(str(error).split())}") from error
+            raise UserError(f"RAY_ADDRESS: no cluster at {address}: {one_line(error)}") from error
         for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
             signal.signal(number, handler)
     try:

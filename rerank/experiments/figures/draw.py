@@ -1,4 +1,4 @@
-"""The pictures of an experiment, drawn with matplotlib from the numbers of ``figure_data``."""
+"""The pictures of an experiment, drawn with matplotlib."""
 
 from __future__ import annotations
 
