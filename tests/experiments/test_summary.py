@@ -12,7 +12,6 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.evaluation.crossed import crossed_difference
-from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Failure, Group, Outcome
@@ -20,6 +19,7 @@ from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Pub
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import summarise
+from tests.evaluation.tables import per_query
 
 MEASURES = "nDCG@10 AP"
 FOLDS, SEEDS, QUERIES = [1, 2, 3], [5, 6], 20
@@ -39,12 +39,9 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
         for fold in config.folds or [None]:
             for seed in config.seeds:
                 values = rng.beta(2 + quality, 3, (2, QUERIES))
-                empty = np.zeros((2, QUERIES), dtype=bool)
-                empty[:, 0] = nan
-                values[empty] = np.nan
-                queries = tuple(f"{fold}-{i}" for i in range(QUERIES))
-                policy: Any = "drop" if nan else "0"
-                test = PerQuery(tuple(parse_measures(MEASURES)), queries, values, (), empty, policy)
+                if nan:
+                    values[:, 0] = np.nan
+                test = per_query(MEASURES, values, [f"{fold}-{i}" for i in range(QUERIES)])
                 group = Group(method, fold, seed)
                 cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
                 outcomes[group] = Outcome(cell, cell, 4, {"AP": 0.5}, test, 2.0)
