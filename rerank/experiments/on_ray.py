@@ -8,7 +8,7 @@ import secrets
 import signal
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -295,31 +295,28 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, mo
         import ray
     except ModuleNotFoundError as error:
         raise UserError("engine: Ray is not installed; pip install 'rerank-direct[ray]'") from error
-    ours = not ray.is_initialized()
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    if ours:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            ray.init(
-                address=address,
-                include_dashboard=False if address == "local" else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"RAY_ADDRESS: no cluster at {address}: {one_line(error)}") from error
-        for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
-            signal.signal(number, handler)
-    try:
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            connect(os.environ.get("RAY_ADDRESS") or "local")
+            stack.callback(ray.shutdown)
         cluster = Cluster(output, logs, cpus, gpus, auto)
-    except BaseException:
-        if ours:
-            ray.shutdown()
-        raise
+        stack.callback(cluster.close)
+        return Workers(cluster.room, cluster.start, most, stack.pop_all().close)
 
-    def end() -> None:
-        cluster.close()
-        if ours:
-            ray.shutdown()
 
-    return Workers(cluster.room, cluster.start, most, end)
+def connect(address: str) -> None:
+    """Connect this process to a cluster, or to one that is started for it on this machine (``local``)."""
+    import ray
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(
+            address=address,
+            include_dashboard=False if address == "local" else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"RAY_ADDRESS: no cluster at {address}: {one_line(error)}") from error
+    for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
+        signal.signal(number, handler)
