@@ -56,7 +56,7 @@ class Difference:
     ties: int
     losses: int
     p: dict[Test, float]
-    corrected: dict[Test, float]
+    corrected: dict[Test, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -143,32 +143,24 @@ def compare(
             raise UserError(f"{name}: scored in other measures or on other queries than {next(iter(tables))}")
     if baseline is not None and baseline not in tables:
         raise UserError(f"baseline {baseline!r}: no such run{nearest(baseline, tables)}; known: {', '.join(tables)}")
-    tested = [(i, str(measure)) for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
-    cells = [(name, i, measure) for name in tables if name != baseline for i, measure in tested] if baseline else []
-    paired: dict[tuple[str, str], np.ndarray] = {}
-    p: dict[Test, list[float]] = {test: [] for test in tests}
-    intervals = []
-    for name, i, measure in tqdm(cells, desc="significance", disable=not progress or len(cells) < 2, leave=False):
-        difference = differences(tables[name].values[i], tables[str(baseline)].values[i])
-        paired[name, measure] = difference
-        intervals.append(bootstrap_interval(difference))
-        for test in tests:
-            p[test].append(p_value(test, difference))
-    count = sum(bool(difference.any()) for difference in paired.values())  # a copy of the baseline is no comparison
-    corrected = {test: correct(values, correction, planned=count).tolist() for test, values in p.items()}
-    found = {
-        key: Difference(
-            float(difference.mean()) if len(difference) else float("nan"),
-            intervals[i],
+    tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
+    cells = [(name, measure) for name in tables if name != baseline for measure in tested] if baseline else []
+    compared: dict[tuple[str, str], Difference] = {}
+    for name, measure in tqdm(cells, desc="significance", disable=not progress or len(cells) < 2, leave=False):
+        difference = differences(tables[name][measure], tables[str(baseline)][measure])
+        compared[name, measure] = Difference(
+            *mean_and_interval(difference),
             cohens_d(difference),
             *wins_ties_losses(difference),
-            p={test: p[test][i] for test in tests},
-            corrected={test: corrected[test][i] for test in tests},
+            p={test: p_value(test, difference) for test in tests},
         )
-        for i, (key, difference) in enumerate(paired.items())
-    }
+    count = sum(one.wins + one.losses > 0 for one in compared.values())  # a copy of the baseline is no comparison
+    for test in tests:
+        corrected = correct([one.p[test] for one in compared.values()], correction, planned=count).tolist()
+        for one, p in zip(compared.values(), corrected, strict=True):
+            one.corrected[test] = p
     comparisons = dict.fromkeys(tests, count)
-    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, found)
+    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, compared)
 
 
 def check_choices(tests: Sequence[str], correction: str) -> None:
@@ -246,13 +238,16 @@ def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collect
                 continue
             for part, chosen in ((SEEN, first), (UNSEEN, ~first)):
                 values = table.values[i][chosen]
-                none = np.full(len(values), np.nan)
-                other = none if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
-                about = [
-                    (float(some.mean()) if len(some) else float("nan"), bootstrap_interval(some))
-                    for some in (values[~np.isnan(values)], differences(values, other))
-                ]
-                yield Part(run, str(measure), part, int((~np.isnan(values)).sum()), *about[0], *about[1])
+                known = values[~np.isnan(values)]
+                other = None if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
+                gain = known[:0] if other is None else differences(values, other)
+                about = *mean_and_interval(known), *mean_and_interval(gain)
+                yield Part(run, str(measure), part, len(known), *about)
+
+
+def mean_and_interval(values: np.ndarray) -> tuple[float, tuple[float, float]]:
+    """The mean of some queries' values, and its interval by a bootstrap over queries."""
+    return float(values.mean()) if len(values) else float("nan"), bootstrap_interval(values)
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
@@ -295,13 +290,13 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
         runs = [lists.store.order] if lists.store.order else lists.store.column_names
     if isinstance(runs, str | Path):
         runs = [runs]
-    words = list(runs) if isinstance(runs, Sequence) else []
-    if not isinstance(runs, Sequence) or not all(isinstance(word, str | Path) for word in words):
+    if not isinstance(runs, Sequence) or not all(isinstance(word, str | Path) for word in runs):
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
-    columns = {str(word) for word in words if lists is not None and _of_lists(str(word), lists)}
-    files = [str(word) for word in words if str(word) not in columns]
+    words = list(map(str, runs))
+    columns = [word for word in words if lists is not None and _of_lists(word, lists)]
+    files = [word for word in words if word not in columns]
     named = name_runs(files, lists.store.column_names if lists is not None else ()) if files or not columns else {}
-    return {name: name for name in map(str, words) if name in columns} | named
+    return {name: name for name in columns} | named
 
 
 def _with_baseline(

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from rerank.errors import UserError
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
@@ -53,8 +55,8 @@ class Table(Comparison):
         """A row per run and measure: ``mean`` and, under a baseline, the difference with all that was tested of it."""
         import pandas as pd
 
-        names = [*COLUMNS, *(f"p_{test}{suffix}" for test in self.tests for suffix in ("", "_corrected"))]
-        rows = [dict(zip(names, row, strict=False)) for row in table_rows(self)]
+        names = columns(self)
+        rows = [dict(zip(names, row, strict=False)) for run in self.tables for row in rows_of(self, run)]
         return pd.DataFrame(rows, columns=names).drop(columns=[] if self.differences else names[4:])
 
 
@@ -116,36 +118,33 @@ def to_csv(comparison: Comparison) -> str:
 
     Then a line per run and depth, ``unjudged@k``: the share of the documents in the top ``k`` without a judgment.
     """
-    header = [*COLUMNS, *(f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected"))]
-    rows = table_rows(comparison)
-    table = comparison.first
+    rows = [columns(comparison)]
     for name in comparison.tables:
-        at = 1 + max(i for i, row in enumerate(rows) if row[0] == name)
-        shares = []
+        rows += rows_of(comparison, name)
         for depth, top in comparison.unjudged.get(name, {}).items():
             share = top.count / top.retrieved if top.retrieved else None
-            shares.append([name, f"unjudged@{depth}", share, len(table.queries)])
-        rows[at:at] = shares
-    rows = [row + [None] * (len(header) - len(row)) for row in rows]
-    return _separated([header, *rows], ",")
+            rows.append([name, f"unjudged@{depth}", share, len(comparison.first.queries)])
+    return _separated([row + [None] * (len(rows[0]) - len(row)) for row in rows], ",")
 
 
 COLUMNS = ("run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses")
 """What is said of a run and a measure, before the p-values."""
 
 
-def table_rows(comparison: Comparison) -> list[list[Any]]:
-    """A row per run and measure: :data:`COLUMNS`, then each test's p-value as it is and corrected."""
-    rows = []
-    for name, table in comparison.tables.items():
-        for measure, mean in table.mean.items():
-            counted = sum(not math.isnan(value) for value in table[measure].tolist())
-            row: list[Any] = [name, measure, finite(mean), counted]
-            if found := comparison.differences.get((name, measure)):
-                row += [*map(finite, (found.mean, *found.interval, found.effect))]
-                row += [found.wins, found.ties, found.losses]
-                row += [finite(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
-            rows.append(row)
+def columns(comparison: Comparison) -> list[str]:
+    """:data:`COLUMNS`, then each test's p-value as it is and corrected."""
+    return [*COLUMNS, *(f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected"))]
+
+
+def rows_of(comparison: Comparison, run: str) -> list[list[Any]]:
+    """A row per measure; it ends after :data:`COLUMNS`' ``queries`` where there is no difference to tell of."""
+    table, rows = comparison.tables[run], []
+    for measure, mean in table.mean.items():
+        row: list[Any] = [run, measure, finite(mean), np.count_nonzero(~np.isnan(table[measure]))]
+        if found := comparison.differences.get((run, measure)):
+            row += [*map(finite, (found.mean, *found.interval, found.effect)), found.wins, found.ties, found.losses]
+            row += [finite(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
+        rows.append(row)
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Iterator, Sequence
 
@@ -22,11 +23,11 @@ _TREC_EVAL_NAME = re.compile(
 CALLED = {"hit": "Success", "hits": "Success", "hitrate": "Success", "hr": "Success"}
 """What others call a measure, in lower case, where no name of ir-measures is spelt alike."""
 
-LIMITS: dict[str, tuple[float, float | None]] = {
+LIMITS: dict[str, tuple[float, float]] = {
     "cutoff": (1, 1_000_000_000),
     "rel": (1, HIGHEST),
     "max_rel": (1, HIGHEST),
-    "beta": (0, None),
+    "beta": (0, math.inf),
     "p": (0, 1),
     "recall": (0, 1),
 }
@@ -120,13 +121,11 @@ def _check(measure: Measure) -> None:
         if key not in measure.params and info.required:
             how = f"{measure}@10" if key == measure.AT_PARAM else f"{measure.NAME}({key}=...)"
             raise UserError(f"measure {measure}: needs {key}; write for example {how}")
-    for key, value in measure.params.items():
-        least, most = LIMITS.get(key, (None, None))
-        if least is None:
-            continue
-        if isinstance(value, bool) or not value >= least or (most is not None and value > most):
+    for key, (least, most) in LIMITS.items():
+        value = measure.params.get(key, least)
+        if isinstance(value, bool) or not least <= value <= most:
             name = "the cut-off" if key == "cutoff" else key
-            most_of_all = "" if most is None else f" and at most {most:,}"
+            most_of_all = f" and at most {most:,}" if most < math.inf else ""
             raise UserError(f"measure {measure}: {name} must be at least {least}{most_of_all}, not {value}")
     for gain in [number for pair in measure.params.get("gains", {}).items() for number in pair]:
         if type(gain) is not int or abs(gain) > HIGHEST:

@@ -283,7 +283,7 @@ def verdict(about: Overview) -> Iterator[str]:
     if order in about.alone:
         now = about.alone[order].mean[about.main]
         yield f"{about.main} is {number(now)} by {order}; the best reranking of all candidates has {number(reach)}."
-    if about.missed == about.missed:
+    if not np.isnan(about.missed):
         share = f"{about.missed:.1%} of the relevant documents are not candidates"
         yield f"{share}; no reranking finds them (mean of the queries that have some)."
     if about.lists.size and (about.lists.grades > 0).all():

@@ -26,11 +26,9 @@ class _NERR(names.Measure):
 
     __name__ = "nERR"
     NAME = __name__
-    PRETTY_NAME = "Normalised Expected Reciprocal Rank"
-    SHORT_DESC = "Expected Reciprocal Rank over that of the ideal order."
     SUPPORTED_PARAMS = {  # noqa: RUF012
-        "cutoff": names.ParamInfo(dtype=int, required=False, desc="ranking cutoff threshold"),
-        "max_rel": names.ParamInfo(dtype=int, required=False, desc="largest grade; by default that of the query"),
+        "cutoff": names.ParamInfo(dtype=int),
+        "max_rel": names.ParamInfo(dtype=int),
     }
 
 
@@ -48,11 +46,7 @@ class _GradedAP(names.Measure):
 
     __name__ = "GradedAP"
     NAME = __name__
-    PRETTY_NAME = "Average Precision over ideal grades"
-    SHORT_DESC = "Sum of precisions at relevant documents over the sum of the largest grades."
-    SUPPORTED_PARAMS = {  # noqa: RUF012
-        "cutoff": names.ParamInfo(dtype=int, required=False, desc="ranking cutoff threshold")
-    }
+    SUPPORTED_PARAMS = {"cutoff": names.ParamInfo(dtype=int)}  # noqa: RUF012
 
 
 GradedAP = _GradedAP()

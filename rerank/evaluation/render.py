@@ -26,6 +26,12 @@ LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w",
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
+LATEX = str.maketrans(
+    {character: f"\\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
+)
+"""What LaTeX takes for signs of its own, as it shows them."""
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
 
@@ -100,12 +106,13 @@ class Section:
         """LaTeX (package booktabs), as for Markdown."""
 
         def show(cell: TableCell) -> str:
-            shown = rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text)
+            shown = cell.text.translate(LATEX)
+            shown = rf"\textbf{{{shown}}}" if cell.best else shown
             return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
 
         lines = [" & ".join(map(show, row)) for row in (plain(*self.header), *self.rows)]
         first, *others = (line + r" \\" for line in lines)
-        begin = [r"\begin{table}", r"\centering", rf"\caption{{{_escaped(' '.join(self.caption))}}}"]
+        begin = [r"\begin{table}", r"\centering", rf"\caption{{{' '.join(self.caption).translate(LATEX)}}}"]
         begin += [rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule", first, r"\midrule"]
         return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
 
@@ -308,17 +315,3 @@ def verdict(mean: float, p: float, equivalent: float, margin: float, level: floa
     if equivalent < level:
         return f"equivalent within {margin:g} (p {probability(equivalent)})"
     return "undecided" if not p < level else "better" if mean > 0 else "worse"
-
-
-_LATEX: dict[str, str] = {character: f"\\{character}" for character in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "±": r"$\pm$",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"$<$",
-    ">": r"$>$",
-}
-
-
-def _escaped(shown: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in shown)

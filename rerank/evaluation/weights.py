@@ -83,8 +83,7 @@ def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float
     others = np.delete(np.array(weights), i)
     if not others.sum():  # equal ones, where this run had all
         others = np.ones_like(others)
-    left = (1 - share) * others / others.sum() if len(others) else others
-    return tuple(np.insert(left, i, share).tolist())
+    return tuple(np.insert((1 - share) * others / others.sum(), i, share).tolist())
 
 
 def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure, on_common: bool = False) -> Mean:

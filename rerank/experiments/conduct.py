@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.experiments.cells import ExperimentPlan, Failure
+from rerank.experiments.cells import Failure
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.figures.data import check_figures
 from rerank.experiments.figures.draw import write_figures
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.results import flat_rows, write_experiment, write_results
 from rerank.experiments.rows import UntrainedRows
 from rerank.experiments.run import Experiment

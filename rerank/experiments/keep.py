@@ -15,10 +15,10 @@ from typing import Any
 
 from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group, Outcome
-from rerank.storage.files import atomic_file, atomic_write
+from rerank.storage.files import atomic_file
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held, tidied
-from rerank.training.provenance import PROVENANCE, read_provenance
+from rerank.training.provenance import PROVENANCE, read_provenance, write_provenance
 from rerank.training.run_folder import IDENTITY, MEASURES
 
 FROM_PROVENANCE = ("seconds", "python", "packages", "hardware")
@@ -130,7 +130,5 @@ def _restore_cell(folder: Path, files: Sequence[KeptFile]) -> int:
             if isinstance(content, dict):
                 write_sealed(target, content)
             else:
-                with atomic_write(target) as opened:
-                    json.dump(content, opened, indent=2)
-                    opened.write("\n")
+                write_provenance(folder, content)
     return len(lacking)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import secrets
 import signal
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -18,10 +17,11 @@ from typing import Any, NamedTuple
 import torch
 
 import rerank
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.experiments.engines import Process, Reply, Workers
 from rerank.kernels.precision import resolve
 from rerank.storage.files import temporary_beside
+from rerank.storage.hashes import sha256_of_files
 
 log = logging.getLogger("rerank")
 
@@ -67,10 +67,7 @@ def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
 def code_hash() -> str:
     """The hash of this library's source files: other code might compute something else."""
     root = Path(rerank.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+    return sha256_of_files(root, sorted(root.rglob("*.py")))
 
 
 class RayWorker:
@@ -88,7 +85,7 @@ class RayWorker:
         try:
             return ray.get(self._actor.do.remote(job))
         except RayTaskError as error:
-            return {"error": f"{self._where}: {' '.join(str(error.cause).split())}"}
+            return {"error": f"{self._where}: {one_line(error.cause)}"}
         except RayError as error:
             self.lost = True
             with suppress(RayError):
@@ -223,7 +220,7 @@ class Cluster:
         try:
             seen = Seen(*ray.get(asked))
         except RayError as error:
-            return Answer(f"{where} cannot run cells: {' '.join(str(error).split())[-200:]}", False, now)
+            return Answer(f"{where} cannot run cells: {one_line(error)[-200:]}", False, now)
         problem = _problem(seen, self._nonce, where, self._output, self._folder)
         if not problem:
             self._first = self._first or (where, seen.arithmetic)
@@ -298,31 +295,28 @@ def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, mo
         import ray
     except ModuleNotFoundError as error:
         raise UserError("engine: Ray is not installed; pip install 'rerank-direct[ray]'") from error
-    ours = not ray.is_initialized()
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    if ours:
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            ray.init(
-                address=address,
-                include_dashboard=False if address == "local" else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UserError(f"RAY_ADDRESS: no cluster at {address}: {' '.join(str(error).split())}") from error
-        for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
-            signal.signal(number, handler)
-    try:
+    with ExitStack() as stack:
+        if not ray.is_initialized():
+            connect(os.environ.get("RAY_ADDRESS") or "local")
+            stack.callback(ray.shutdown)
         cluster = Cluster(output, logs, cpus, gpus, auto)
-    except BaseException:
-        if ours:
-            ray.shutdown()
-        raise
+        stack.callback(cluster.close)
+        return Workers(cluster.room, cluster.start, most, stack.pop_all().close)
 
-    def end() -> None:
-        cluster.close()
-        if ours:
-            ray.shutdown()
 
-    return Workers(cluster.room, cluster.start, most, end)
+def connect(address: str) -> None:
+    """Connect this process to a cluster, or to one that is started for it on this machine (``local``)."""
+    import ray
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        ray.init(
+            address=address,
+            include_dashboard=False if address == "local" else None,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"RAY_ADDRESS: no cluster at {address}: {one_line(error)}") from error
+    for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit
+        signal.signal(number, handler)

@@ -14,8 +14,9 @@ from rerank.errors import UserError
 from rerank.evaluation.export import finite
 from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
+from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.keep import write_kept
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import PlannedComparison
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment

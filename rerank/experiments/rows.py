@@ -9,8 +9,10 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, evaluate
-from rerank.experiments.cells import Cell, ExperimentPlan, Group, Identities, Outcome, splits_of
+from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, mixed_name
+from rerank.experiments.identities import Identities, splits_of
+from rerank.experiments.plan import ExperimentPlan
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import ensemble, interpolate
 from rerank.retrieval.runs import Run

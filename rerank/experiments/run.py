@@ -14,9 +14,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
-from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Identities, Job, Outcome
+from rerank.experiments.cells import Cell, Failure, Group, Job, Outcome
 from rerank.experiments.engines import Reply, Workers, local_workers
+from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
 from rerank.experiments.worker import note
 from rerank.retrieval.runs import Run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -150,9 +151,7 @@ def planned(
     pairs = [(*pair, pair) for pair in planned_pairs(rows, config.baseline, config.pairs == "all")]
     chosen = chosen_of_groups(config.groups, outcomes)
     names = [(best_of(name), chosen.get(name, best_of(name))) for name in config.groups]
-    return pairs + [
-        (ours[0], theirs[0], (ours[1], theirs[1])) for i, ours in enumerate(names) for theirs in names[i + 1 :]
-    ]
+    return pairs + [(ours[0], theirs[0], (ours[1], theirs[1])) for ours, theirs in itertools.combinations(names, 2)]
 
 
 def chosen_of_groups(groups: Mapping[str, Sequence[str]], outcomes: Mapping[Group, Outcome]) -> dict[str, str]:

@@ -33,10 +33,10 @@ from rerank.training.config import TrainConfig
 
 def sections(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> list[Section]:
     """All that there is to say: the means, the published numbers, the differences, the chosen points, what failed."""
-    config, tables = summary.config, main_sections(summary)
+    tables = main_sections(summary)
     tables += [differences(summary)] if summary.compared else []
     failed = [f"Failed: {failure.cell}: {failure.message}" for failure in failures]
-    return [*tables, Section("Choices", *choices(config, outcomes), [CHOICES, *failed])]
+    return [*tables, choices(summary.config, outcomes, failed)]
 
 
 def main_sections(summary: Summary) -> list[Section]:
@@ -99,8 +99,8 @@ def published(summary: Summary) -> Section:
     return Section("Published", ["method (published)", *summary.measures], rows, about)
 
 
-def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> tuple[list[str], list[list[TableCell]]]:
-    """Header and rows: what validation chose, how often, how good it is beside its start, how long it trained."""
+def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome], failed: Sequence[str]) -> Section:
+    """What validation chose, how often, how good it is beside its start, how long it trained; then what failed."""
     rows = []
     for method in config.methods:
         found = [outcome for group, outcome in outcomes.items() if group.method == method]
@@ -114,7 +114,8 @@ def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> tupl
         starts = [outcome.start for outcome in found if outcome.start is not None]
         ours, before = _mean([one.ours for one in starts], 4), _mean([one.first for one in starts], 4)
         rows.append(plain(method, "-".join(map(str, tried)), shown, ours, before, _mean(known, 1)))
-    return ["method", "points", "chosen", "validation", "start", "seconds"], rows
+    header = ["method", "points", "chosen", "validation", "start", "seconds"]
+    return Section("Choices", header, rows, [CHOICES, *failed])
 
 
 def _mean(values: Sequence[float], digits: int) -> str:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from rerank import stops
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.evaluation.measures import Empty, evaluate
 from rerank.experiments.cells import Job
 from rerank.settings.named import find_own_classes
@@ -86,8 +86,7 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     except Stopped as stop:
         return {"stopped": str(stop)}
     except Exception as error:
-        message = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        message = " ".join(message.split())
+        message = one_line(error if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
         if not isinstance(error, UserError):
             note(folder, traceback.format_exc().rstrip())
         note(folder, message)

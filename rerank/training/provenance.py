@@ -54,7 +54,7 @@ def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], spl
         "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
         "data": {name: _data(lists) | (hashes.get(name) or {}) for name, lists in named.items() if lists is not None},
     }
-    _write(folder, [*read_provenance(folder), start])
+    write_provenance(folder, [*read_provenance(folder), start])
 
 
 def add_seconds(folder: Path, seconds: float) -> None:
@@ -62,7 +62,7 @@ def add_seconds(folder: Path, seconds: float) -> None:
     starts = read_provenance(folder)
     if starts:
         starts[-1]["seconds"] = seconds
-        _write(folder, starts)
+        write_provenance(folder, starts)
 
 
 def read_provenance(folder: Path) -> list[dict[str, Any]]:
@@ -73,7 +73,8 @@ def read_provenance(folder: Path) -> list[dict[str, Any]]:
         return []
 
 
-def _write(folder: Path, starts: list[dict[str, Any]]) -> None:
+def write_provenance(folder: Path, starts: list[dict[str, Any]]) -> None:
+    """Write what `read_provenance` reads."""
     with atomic_write(folder / PROVENANCE) as file:
         json.dump(starts, file, indent=2)
         file.write("\n")

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from rerank.collections import read_qrels
-from rerank.experiments.cells import ExperimentPlan, Identities
 from rerank.experiments.config import ExperimentConfig, Method
+from rerank.experiments.identities import Identities
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.worker import measure_cell, train_cell
 from rerank.lists import Lists
 from rerank.lists.folds import FoldsData, read_folds

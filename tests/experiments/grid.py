@@ -8,6 +8,7 @@ from typing import Any
 from tests.experiments.settings import short_texts, write_experiment
 
 MEASURES = ["nDCG@5", "AP", "P@1"]
+PUBLISHED = {"source": "Nobody, 2020", "rows": {"SmoothI": [0.5, None, 0.25]}}
 
 
 def write_config(folder: Path, **changes: Any) -> Path:
@@ -28,6 +29,5 @@ def write_config(folder: Path, **changes: Any) -> Path:
         "training": {"kind": "curves"},
     }
     settings = {"methods": methods, "figures": figures, "first_stage": "hide", "jobs": 2, "test": "t-test"}
-    settings["published"] = {"source": "Nobody, 2020", "rows": {"SmoothI": [0.5, None, 0.25]}}
     write_experiment(folder, **{"base": base, "measures": " ".join(MEASURES)} | settings | changes)
     return folder / "experiment.yaml"

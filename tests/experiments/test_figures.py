@@ -14,13 +14,14 @@ from matplotlib.image import imread
 from scipy import stats
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import PerQuery, parse_measures
-from rerank.experiments.cells import Cell, ExperimentPlan, Group, Outcome
+from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import ExperimentConfig, Figure, Method
 from rerank.experiments.figures.data import check_figures, curves, search_lines
 from rerank.experiments.figures.draw import COLOURS, data_name, write_figures
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import summarise
+from tests.evaluation.tables import per_query
 
 FOLDS, SEEDS = [1, 2, 3], [5, 6]
 ALPHA, RATE = "loss.relaxation.alpha", "optimization.head_lr"
@@ -129,15 +130,8 @@ def make_outcomes(plan: ExperimentPlan, least: int = 4) -> dict[Group, Outcome]:
                 line = {"mean_loss": 1 / epoch, "validation": {"nDCG@5": value, "AP": 0.0}}
             lines.append({"step": epoch, "epoch": epoch} | line)
         (cell.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        measures = tuple(parse_measures(plan.config.measures))
-        test = PerQuery(
-            measures,
-            tuple(f"{group.fold}-{i}" for i in range(9)),
-            rng.random((len(measures), 9)),
-            (),
-            np.zeros((len(measures), 9), dtype=bool),
-            "0",
-        )
+        values = rng.random((len(plan.config.measures.split()), 9))
+        test = per_query(plan.config.measures, values, [f"{group.fold}-{i}" for i in range(9)])
         outcomes[group] = Outcome(cell, cell, 1, {}, test, 1.0)
     return outcomes
 

@@ -45,6 +45,11 @@ def copied(made: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def again(made: Path, copied: Path, *words: str) -> int:
+    """The experiment once more, in the copy of its folder."""
+    return experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", *words])
+
+
 def trained(output: Path) -> dict[Path, int]:
     """When each training was finished, by its folder."""
     found = output.glob("cells/*/*/*/*/measures.json")
@@ -82,10 +87,10 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     assert all(after[folder] == time for folder, time in cells.items()), "nothing is overwritten"
     new = {folder.parts[2] for folder in after.keys() - cells.keys()}
     assert new == {f"fold-{fold}" for fold in (1, 2, 3) if fold != tested}
-    again = {
+    anew = {
         path.relative_to(tmp_path / "out").parts[2] for path in set((tmp_path / "out").rglob("test-*.json")) - measured
     }
-    assert again == {"fold-1", "fold-2", "fold-3"}, "the test fold is measured anew, with the model that was there"
+    assert anew == {"fold-1", "fold-2", "fold-3"}, "the test fold is measured anew, with the model that was there"
     assert table(tmp_path / "out") != before
 
 
@@ -108,11 +113,10 @@ def test_measures_and_values_per_query_are_all_that_it_takes(made: Path, copied:
         if path.is_file() and not (path.name == "measures.json" or path.name.startswith("test-")):
             path.unlink()
     files = {path for path in (copied / "out").rglob("*") if path.is_file()}
-    assert experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]) == 0
+    assert again(made, copied) == 0
     assert table(copied / "out") == table(made / "out")
     assert {path for path in (copied / "out").glob("cells/**/*") if path.is_file()} == files, "nothing is made"
-    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", "--measures=RR"]
-    assert experiment(words) == 3, "another measure needs the models"
+    assert again(made, copied, "--measures=RR") == 3, "another measure needs the models"
     failed = json.loads((copied / "out" / "results.json").read_text())["failed"]
     for failure in failed:
         assert "best: no such folder" in failure["message"] and "remove" in failure["message"], failure
@@ -122,18 +126,16 @@ def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> N
     runs = {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")}
     for path in runs:
         path.unlink()
-    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", "--measures=RR"]
-    assert experiment(words) == 0
+    assert again(made, copied, "--measures=RR") == 0
     assert {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")} == runs
 
 
 def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> None:
     before = trained(copied / "out")
-    words = [f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]
-    assert experiment([*words, "--base.batch_size=3"]) == 0
+    assert again(made, copied, "--base.batch_size=3") == 0
     after = trained(copied / "out")
     assert before.items() <= after.items() and len(after) == 6
-    assert experiment([*words, "--base.tracker=[]", "--base.checkpoint_every=7"]) == 0, "which changes no result"
+    assert again(made, copied, "--base.tracker=[]", "--base.checkpoint_every=7") == 0, "which changes no result"
     assert trained(copied / "out") == after
     assert table(copied / "out") == table(made / "out")
 
@@ -144,7 +146,7 @@ def test_damaged_measures_are_refused(made: Path, copied: Path) -> None:
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"measures\.json: damaged"):
-        experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"])
+        again(made, copied)
 
 
 def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
@@ -153,7 +155,7 @@ def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
     version = starts[0]["packages"]["torch"]
     starts[0]["packages"]["torch"] = "0.4.1"
     path.write_text(json.dumps(starts))
-    assert experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"]) == 0
+    assert again(made, copied) == 0
     assert f"Trained with different versions: torch 0.4.1, {version}." in (copied / "out" / "table.md").read_text()
     assert "different versions" not in (made / "out" / "table.md").read_text()
 

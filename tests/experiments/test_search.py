@@ -7,17 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.experiments.cells import file_name, grid, point_name
+from rerank.experiments.search import file_name, point_name
 
 VALUES = st.one_of(st.integers(0, 3), st.floats(0, 1), st.text("a/ .@|", max_size=4), st.booleans(), st.none())
 POINTS = st.dictionaries(st.sampled_from(["a.x", "b.x", "lr", "c/d"]), VALUES, max_size=3)
-
-
-def test_a_grid_has_every_combination_once() -> None:
-    points = grid({"alpha": [1, 2, 3], "kind": ["a", "b"], "x": [{"class_path": "A"}]})
-    assert len(points) == 6
-    assert {(point["alpha"], point["kind"]) for point in points} == {(i, k) for i in (1, 2, 3) for k in "ab"}
-    assert grid({}) == [{}], "a method without a search has one point"
 
 
 @given(POINTS, POINTS)

@@ -12,13 +12,14 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.evaluation.crossed import crossed_difference
-from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.evaluation.significance import correct, equivalence
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, ExperimentPlan, Failure, Group, Outcome
+from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
+from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import planned_pairs
-from rerank.experiments.summary import summarise
+from rerank.experiments.summary import Summary, summarise
+from tests.evaluation.tables import per_query
 
 MEASURES = "nDCG@10 AP"
 FOLDS, SEEDS, QUERIES = [1, 2, 3], [5, 6], 20
@@ -38,16 +39,20 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
         for fold in config.folds or [None]:
             for seed in config.seeds:
                 values = rng.beta(2 + quality, 3, (2, QUERIES))
-                empty = np.zeros((2, QUERIES), dtype=bool)
-                empty[:, 0] = nan
-                values[empty] = np.nan
-                queries = tuple(f"{fold}-{i}" for i in range(QUERIES))
-                policy: Any = "drop" if nan else "0"
-                test = PerQuery(tuple(parse_measures(MEASURES)), queries, values, (), empty, policy)
+                if nan:
+                    values[:, 0] = np.nan
+                test = per_query(MEASURES, values, [f"{fold}-{i}" for i in range(QUERIES)])
                 group = Group(method, fold, seed)
                 cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
                 outcomes[group] = Outcome(cell, cell, 4, {"AP": 0.5}, test, 2.0)
     return outcomes
+
+
+def made(nan: bool = False, **changes: Any) -> tuple[dict[Group, Outcome], Summary]:
+    """Outcomes of a configuration, and what it makes of them."""
+    config = make_config(**changes)
+    outcomes = make_outcomes(config, nan)
+    return outcomes, summarise(config, outcomes)
 
 
 def values(outcomes: dict[Group, Outcome], method: str, measure: int) -> np.ndarray:
@@ -66,9 +71,7 @@ def add_first_stage(outcomes: dict[Group, Outcome], like: str) -> None:
 
 @pytest.mark.parametrize("test", ["t-test", "wilcoxon"])
 def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
-    config = make_config(test=test, correction="bonferroni")
-    outcomes = make_outcomes(config)
-    summary = summarise(config, outcomes)
+    outcomes, summary = made(test=test, correction="bonferroni")
     assert summary.against == {"nDCG@10": "good", "AP": "good"}
     assert summary.comparisons == 4
     for i, measure in enumerate(summary.measures):
@@ -90,8 +93,7 @@ def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
 
 
 def test_against_a_baseline_both_directions_are_marked() -> None:
-    config = make_config(baseline="middle", test="t-test")
-    summary = summarise(config, make_outcomes(config))
+    _, summary = made(baseline="middle", test="t-test")
     assert set(summary.against.values()) == {"middle"}
     rows = table.means(summary).rows
     assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
@@ -102,10 +104,8 @@ def test_against_a_baseline_both_directions_are_marked() -> None:
 
 
 def test_with_one_fold_the_spread_is_over_seeds() -> None:
-    config = make_config(folds=None, seeds=list(range(10)), spread="interval")
-    outcomes = make_outcomes(config)
-    summary = summarise(config, outcomes)
-    means = [outcomes[Group("good", None, seed)].test.mean["AP"] for seed in config.seeds]
+    outcomes, summary = made(folds=None, seeds=list(range(10)), spread="interval")
+    means = [outcomes[Group("good", None, seed)].test.mean["AP"] for seed in range(10)]
     low, high = stats.t.interval(0.95, 9, np.mean(means), stats.sem(means))
     value = summary.rows["good"].values["AP"]
     assert (value.mean, value.error) == (pytest.approx(np.mean(means)), pytest.approx(stats.sem(means)))
@@ -126,17 +126,14 @@ def test_with_one_fold_the_spread_is_over_seeds() -> None:
 )
 def test_what_means_are_over_is_said(folds: list[int] | None, seeds: list[int], said: str) -> None:
     """A single number has no spread."""
-    config = make_config(folds=folds, seeds=seeds)
-    summary = summarise(config, make_outcomes(config))
-    assert table.over(config) == said
+    _, summary = made(folds=folds, seeds=seeds)
+    assert table.over(summary.config) == said
     assert np.isnan(summary.rows["good"].values["AP"].error) == ("±" not in table.markdown(summary, {}, []))
     assert ("±" in said) == ("±" in table.markdown(summary, {}, []))
 
 
 def test_dropped_queries_are_in_no_mean_and_no_test() -> None:
-    config = make_config(empty="drop", test="t-test")
-    outcomes = make_outcomes(config, nan=True)
-    summary = summarise(config, outcomes)
+    outcomes, summary = made(nan=True, empty="drop", test="t-test")
     cells = values(outcomes, "bad", 1)[:, :, 1:]
     assert summary.rows["bad"].values["AP"].mean == pytest.approx(cells.mean())
     good = values(outcomes, "good", 1)[:, :, 1:]
@@ -159,8 +156,7 @@ def test_a_row_with_holes_is_shown_but_not_compared() -> None:
 
 
 def test_published_numbers_with_their_distance() -> None:
-    config = make_config(published=Published("them, 2020 & later", {"good": [0.5, None]}))
-    summary = summarise(config, make_outcomes(config))
+    _, summary = made(published=Published("them, 2020 & later", {"good": [0.5, None]}))
     value = summary.rows["good"].values["nDCG@10"]
     assert value.distance == pytest.approx((value.mean - 0.5) / value.error)
     (row,) = table.published(summary).rows
@@ -170,10 +166,9 @@ def test_published_numbers_with_their_distance() -> None:
 
 
 def test_markdown_says_what_was_chosen_and_what_failed() -> None:
-    config = make_config()
-    outcomes = make_outcomes(config)
+    outcomes, summary = made()
     cell = next(iter(outcomes.values())).cell
-    shown = table.markdown(summarise(config, outcomes), outcomes, [Failure(cell, "a <b>|* c_d")])
+    shown = table.markdown(summary, outcomes, [Failure(cell, "a <b>|* c_d")])
     assert "| good | 4 | alpha 2 (6) | - | - | 2.0 |" in shown
     assert r"a \<b\>\|\* c\_d" in shown
 
@@ -216,9 +211,7 @@ def test_all_pairs_and_groups_are_one_family() -> None:
 
 def test_folds_are_trained_apart_in_every_comparison() -> None:
     """Interval, p and what would have been found are those of seeds within folds."""
-    config = make_config(baseline="bad")
-    outcomes = make_outcomes(config)
-    summary = summarise(config, outcomes)
+    outcomes, summary = made(baseline="bad")
     for one in summary.compared:
         ours, theirs = (values(outcomes, name, summary.measures.index(one.measure)) for name in one.methods)
         difference = (ours - theirs).transpose(1, 0, 2).reshape(len(SEEDS), -1)
@@ -237,12 +230,10 @@ def test_folds_are_trained_apart_in_every_comparison() -> None:
 
 @pytest.mark.parametrize("test", ["bootstrap", "t-test"])
 def test_a_margin_gives_verdicts_and_an_experiment_without_power_is_undecided(test: Any) -> None:
-    config = make_config(baseline="bad", test=test, margin=0.001)
-    outcomes = make_outcomes(config)
-    shown = table.differences(summarise(config, outcomes))
+    outcomes, narrow = made(baseline="bad", test=test, margin=0.001)
+    shown = table.differences(narrow)
     assert shown.header[-1] == "verdict" and {row[-1].text for row in shown.rows} <= {"undecided", "better"}
-    config = replace(config, margin=2.0)
-    summary = summarise(config, outcomes)
+    summary = summarise(replace(narrow.config, margin=2.0), outcomes)
     p = [equivalence(one.found.mean, one.error, one.freedom, 2.0) for one in summary.compared if one.found]
     assert [one.equivalent for one in summary.compared] == pytest.approx(correct(p, "holm").tolist())
     assert all("equivalent within 2 (p " in row[-1].text for row in table.differences(summary).rows)
@@ -253,9 +244,7 @@ def test_a_margin_gives_verdicts_and_an_experiment_without_power_is_undecided(te
 
 
 def test_the_primary_comparison_stands_for_itself() -> None:
-    config = make_config(baseline="bad", primary=["good", "bad", "AP"])
-    outcomes = make_outcomes(config)
-    plain, summary = summarise(replace(config, primary=None), outcomes), summarise(config, outcomes)
+    (_, plain), (_, summary) = (made(baseline="bad", primary=primary) for primary in (None, ["good", "bad", "AP"]))
     others = [one for one in summary.compared if (one.row, one.measure) != ("good", "AP")]
     (one,) = (one for one in summary.compared if one not in others)
     assert one.corrected == one.p

@@ -18,24 +18,12 @@ def test_experiments_have_a_report(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     make_model(tmp_path / "model")
     methods = {"ListNet": {"set": {"loss": "ListNet"}}, "SmoothI": {"set": {"loss": "SmoothINDCG"}}}
-    changes = {
-        "methods": methods,
-        "first_stage": "show",
-        "folds": [1, 2],
-        "published": None,
-        "figures": {},
-        "baseline": "ListNet",
-    }
+    changes = {"methods": methods, "first_stage": "show", "folds": [1, 2], "figures": {}, "baseline": "ListNet"}
     config = write_config(tmp_path, **changes)
     assert experiment([f"--config={config}", f"--html={tmp_path / 'report.html'}"]) == 0
     tree = parsed((tmp_path / "report.html").read_text())
-    assert [head.text for head in tree.iter("h2")] == [
-        "Test",
-        "Differences from ListNet",
-        "Choices",
-        "Query by query",
-        "Precision and recall",
-    ]
+    heads = [head.text for head in tree.iter("h2")]
+    assert heads == ["Test", "Differences from ListNet", "Choices", "Query by query", "Precision and recall"]
     data = data_of(tree)
     assert data["runs"] == ["first stage", "ListNet", "SmoothI"] and data["runs"][data["baseline"]] == "ListNet"
     assert data["texts"] and len(data["queries"]) == 8  # two folds of three of twelve queries

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from hypothesis import strategies as st
 from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, PerQuery, evaluate
+from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.evaluation.render import Section, TableCell
 from rerank.lists.view import Lists
 from rerank.report.page import Report, render_page, safe_json
 from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
 from rerank.retrieval.runs import Run, Scored, read_run
+from tests.evaluation.tables import per_query
 from tests.report.conftest import NAME
 from tests.report.parsed import data_of, parsed
 
@@ -95,28 +95,14 @@ def test_cut_texts_are_one_short_line(text: str) -> None:
         assert shown.split() == text.split()
 
 
-@pytest.mark.parametrize(("shown", "value"), [("0.5", "0.5"), ("-0.25", "-0.25"), ("<0.0001", "0.0001")])
-def test_cells_sort_by_their_number(shown: str, value: str) -> None:
-    assert TableCell(shown).value == value
-    assert TableCell("[+0.1, +0.3]").value == "+0.1"
-    assert TableCell("-").value == TableCell("run 1").value == ""
-
-
-def tables_of(queries: int, runs: int, seed: int = 0) -> dict[str, PerQuery]:
-    """Random values of so many runs, per query."""
-    rng = np.random.default_rng(seed)
-    evaluator = Evaluator({f"q{i}": {"d": 1} for i in range(queries)}, "AP RR")
-    empty = evaluator({"q0": {"d": 1.0}})
-    return {
-        f"run {i}": PerQuery(
-            empty.measures, empty.queries, rng.random((2, queries)), (), empty.without_relevant, empty.empty
-        )
-        for i in range(runs)
-    }
+def test_cells_sort_by_their_number() -> None:
+    shown = {"0.5": "0.5", "-0.25": "-0.25", "<0.0001": "0.0001", "[+0.1, +0.3]": "+0.1", "-": "", "run 1": ""}
+    assert {text: TableCell(text).value for text in shown} == shown
 
 
 def test_pages_are_bounded_and_keep_what_changes_most() -> None:
-    tables = tables_of(queries=400, runs=5)
+    rng, queries = np.random.default_rng(0), [f"q{i}" for i in range(400)]
+    tables = {f"run {i}": per_query("AP RR", rng.random((2, 400)), queries) for i in range(5)}
     first, *others = (table.values for table in tables.values())
     kept = choose(tables, [0, 1], 0)
     assert len(kept) * 5 * TOP <= ENTRIES < (len(kept) + 1) * 5 * TOP
@@ -124,11 +110,11 @@ def test_pages_are_bounded_and_keep_what_changes_most() -> None:
     left_out = sorted(set(range(400)) - set(kept))
     assert change[kept].min() >= change[left_out].max()
     assert kept == sorted(kept)
-    runs: dict[str, Run] = {name: {f"q{i}": [Scored("d", 1.0)] for i in range(400)} for name in tables}
-    tree = parsed(render_page(Report("many", [], tables, "run 0", runs, {f"q{i}": {"d": 1} for i in range(400)})))
+    runs: dict[str, Run] = {name: {query: [Scored("d", 1.0)] for query in queries} for name in tables}
+    tree = parsed(render_page(Report("many", [], tables, "run 0", runs, {query: {"d": 1} for query in queries})))
     told = next(details for details in tree.iter("details"))
     assert next(told.iter("summary")).text.startswith(f"{len(left_out)} of 400 queries are left out")
-    assert next(told.iter("p")).text.split() == [f"q{i}" for i in left_out]
+    assert next(told.iter("p")).text.split() == [queries[i] for i in left_out]
 
 
 def test_values_left_out_by_the_policy_are_null() -> None:
@@ -145,11 +131,8 @@ def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
         qrels, path = folder / "lists" / "qrels.trec", tmp_path / name
         run(["evaluate", f"--qrels={qrels}", "--runs", str(folder / "a.trec"), "--measures=AP", f"--html={path}"])
         tree = parsed(path.read_text())
-        assert [re.sub(r"\s+", " ", head.text) for head in tree.iter("h2")] == [
-            "Measures",
-            "Query by query",
-            "Precision and recall",
-        ]
+        heads = [" ".join(head.text.split()) for head in tree.iter("h2")]
+        assert heads == ["Measures", "Query by query", "Precision and recall"]
         assert not data_of(tree)["texts"]
 
 

@@ -1,4 +1,4 @@
-"""The pictures of an experiment, drawn with matplotlib from the numbers of ``figure_data``."""
+"""The pictures of an experiment, drawn with matplotlib."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rerank.experiments.cells import file_name
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.config import Figure as Wanted
 from rerank.experiments.figures.data import Line, curves, is_numeric, label_of, measures_of, search_lines
 from rerank.experiments.run import Experiment
+from rerank.experiments.search import file_name
 from rerank.experiments.summary import Summary
 from rerank.experiments.table import over
 from rerank.storage.files import atomic_file
