@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,21 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.warm"])
+
+
+def python(code: str, *words: str, ends: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A script in an interpreter of its own, with its start: ir_datasets reads its home when it is imported.
+
+    Args:
+        code: the script.
+        words: its arguments.
+        ends: the exit code that is expected.
+        variables: of the environment, that differ from ours.
+    """
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == ends, done.stderr
+    return done
 
 
 def fork(

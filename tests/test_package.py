@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from tests.builders import make_lists
 from tests.conftest import ROOT
+from tests.forked import python
 
 FLOORS = {
     "errors": 0,
@@ -111,14 +110,13 @@ words += ["--model.query_length=8", "--model.document_length=24", "--loss=Neural
 assert main(["train", *words]) == 0
 assert main(["rerank", "--model", run + "/best", "--lists", lists, "--output", run + ".trec"]) == 0
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    python(code)
 
 
 @pytest.mark.parametrize("module", ["rerank", "rerank.losses", "rerank.relaxations", "rerank.measures", "rerank.lists"])
 def test_packages_are_cheap_to_import(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'transformers', 'pyserini', 'ir_datasets'}} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"
+    assert python(code).stdout == "set()\n"
 
 
 def test_every_tested_version_is_pinned() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from rerank.collections.base import Collection, Query
 from rerank.collections.jvm import anserini_jar, java_class
-from rerank.collections.lucene import MANIFEST, LuceneCollection, find_index, open_index
+from rerank.collections.lucene import MANIFEST, LuceneCollection, open_index
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
@@ -24,8 +24,6 @@ from rerank.storage.batched import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
 from rerank.storage.locks import held, tidied
-
-__all__ = ["BM25", "build_index", "cache_folder", "find_index"]
 
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.

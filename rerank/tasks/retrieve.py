@@ -54,7 +54,8 @@ class Search:
         return BM25(k1=self.k1, b=self.b, language=self.language)
 
     def searched_index(self, source: Collection) -> Path:
-        from rerank.retrieval.bm25 import build_index, find_index
+        from rerank.collections.lucene import find_index
+        from rerank.retrieval.bm25 import build_index
 
         return find_index(self.index) if self.index else build_index(source, None, self.threads, self.language)
 
@@ -211,7 +212,7 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     return folder
 
 
-def _opened(collection: Any, fields: list[str] | None, columns: list[str] | None) -> Collection:
+def _opened(collection: Source, fields: list[str] | None, columns: list[str] | None) -> Collection:
     from rerank.collections import open_collection
     from rerank.collections.names import PARTS
 
@@ -224,8 +225,7 @@ def _opened(collection: Any, fields: list[str] | None, columns: list[str] | None
         )
     if fields or columns:
         raise UserError(f"{'fields' if fields else 'columns'}: {collection.name} is opened already")
-    opened: Collection = collection
-    return opened
+    return collection
 
 
 def _named(run: Any) -> Mapping[str, Any]:

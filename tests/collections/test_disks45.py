@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +23,7 @@ from rerank.training.ids import measurement_identity
 from rerank.training.measurement import read_measurement
 from tests.collections.disks45 import FILES, make_text, write_disks
 from tests.conftest import ROOT
+from tests.forked import python
 
 NAME = "disks45/nocr/trec-robust-2004"
 DEPTH = 4
@@ -37,12 +36,6 @@ words = ["--collection", name, "--run", run, "--depth", depth, "--output", outpu
 assert main(["retrieve", *words]) == 0
 print(json.dumps([sorted(fold) for fold in read_folds(name)]))
 """
-
-
-def python(script: str, *words: str, **environment: str) -> str:
-    """What a script prints, in a process of its own: ir_datasets reads its home when it is imported."""
-    command, there = [sys.executable, "-c", script, *words], os.environ | environment
-    return subprocess.run(command, env=there, check=True, stdout=subprocess.PIPE, text=True, timeout=250).stdout
 
 
 class Robust04(NamedTuple):
@@ -66,8 +59,8 @@ def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Rob
     wanted |= set(sorted(judged)[::8])  # judgments of another collection would be refused
     write_disks(home / "disks45" / "corpus", sorted(wanted))
     assert sum(path.is_file() for path in (home / "disks45" / "corpus").rglob("*")) == FILES
-    said = python(RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists"), IR_DATASETS_HOME=str(home))
-    return Robust04(Lists.open(folder / "lists"), json.loads(said), cedr)
+    done = python(RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists"), IR_DATASETS_HOME=str(home))
+    return Robust04(Lists.open(folder / "lists"), json.loads(done.stdout), cedr)
 
 
 def test_the_text_of_all_four_sources_is_read(robust04: Robust04) -> None:
@@ -155,7 +148,7 @@ print(index.name)
 
 def search(tmp_path: Path) -> list[str]:
     """The documents that match "zebra", and the index."""
-    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).split()
+    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).stdout.split()
 
 
 def test_an_index_is_built_again_when_a_file_of_the_corpus_changes(tmp_path: Path) -> None:

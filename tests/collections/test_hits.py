@@ -264,11 +264,3 @@ def test_bad_files_of_rank_llm_are_named(tmp_path: Path, text: str, message: str
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         read_run(path)
-
-
-def test_rank_llm_has_no_fields_to_choose(tmp_path: Path) -> None:
-    for name in (f"rank_llm:{tmp_path}", "demo"):
-        with pytest.raises(UserError, match="no fields to choose"):
-            open_collection(name, ["text"])
-    with pytest.raises(UserError, match="no such file"):
-        open_collection(f"rank_llm:{tmp_path}/nowhere.json")

@@ -16,6 +16,7 @@ from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index, write_run
+from tests.forked import python
 from tests.retrieval.compared import foreign_index
 
 TOKENS = {
@@ -141,9 +142,7 @@ class Killed(FilesFolder):
         os.kill(os.getpid(), signal.SIGKILL)
 build_index(Killed(sys.argv[1]))
 """
-    path = fruit.name.partition(":")[2]
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    python(script, fruit.name.partition(":")[2], ends=-signal.SIGKILL)
     left = list((home / "indexes").iterdir())
     assert left
     assert all(folder.name.startswith(".") for folder in left)
@@ -167,10 +166,8 @@ except UserError as error:
 """
     lines = (f"{n}\t{' '.join(f'word{n * m % 9973}' for m in range(40))}\n" for n in range(8000))
     (tmp_path / "docs.tsv").write_text("".join(lines))
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert done.stdout == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n", (
-        done.stderr
-    )
+    said = python(script, str(tmp_path)).stdout
+    assert said == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n"
     assert os.listdir(tmp_path) == ["docs.tsv"]
 
 
@@ -197,10 +194,8 @@ except UserError as error:
     print(error)
 """
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    environment = {**os.environ, **proxies, "PYSERINI_CACHE": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.stdout.startswith("prebuilt index 'cacm' cannot be downloaded"), done.stderr
-    assert done.stdout.count("\n") == 1
+    (said,) = python(script, **proxies, PYSERINI_CACHE=str(tmp_path)).stdout.splitlines()
+    assert said.startswith("prebuilt index 'cacm' cannot be downloaded")
 
 
 @pytest.fixture
