@@ -121,12 +121,12 @@ def retrieve(
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
+    from rerank.retrieval.bm25 import search_stored
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
-    from rerank.retrieval.search import search_stored
     from rerank.storage.locks import held
 
     check_arguments(retrieve, {"depth": depth, "search": search})
@@ -135,9 +135,7 @@ def retrieve(
         forms = _named(run)
         for form in forms.values():
             check_apart(folder, run=form)
-        check_apart(folder, collection=collection, queries=queries, qrels=qrels)
-        if search is not None:
-            check_apart(folder, index=search.index)
+        check_apart(folder, collection=collection, queries=queries, qrels=qrels, index=search and search.index)
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
