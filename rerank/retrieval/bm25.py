@@ -85,9 +85,8 @@ def build_index(
         with atomic_folder(folder) as temporary:
             counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
             about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
-            names = sorted(path.name for path in temporary.iterdir())
-            value = sha256_of_files(temporary, [temporary / name for name in names])
-            hashed = {"files": names, "sha256 of files": value}
+            paths = sorted(temporary.iterdir())
+            hashed = {"files": [path.name for path in paths], "sha256 of files": sha256_of_files(temporary, paths)}
             write_sealed(temporary / MANIFEST, about | counts | hashed)
     return folder
 
@@ -132,8 +131,7 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
         raise UserError(f"{folder.parent}: Lucene cannot write the index of {collection.name}; is the disk full?")
     if count == 0:
         raise UserError(f"{collection.name}: no documents to index")
-    empty = count - added
-    if empty:
+    if empty := count - added:
         warn_once(f"{collection.name}: {empty} of {count} documents are empty: kept, but BM25 never finds them")
     return {"documents": count, "empty": empty}
 
@@ -220,7 +218,7 @@ class BM25:
 def search_stored(
     model: BM25, index: Path, queries: Sequence[Query], folder: Path, depth: int, threads: int | None = None
 ) -> RunTable:
-    """What ``model.search`` returns, mapped from nameless files: memory is that of some queries, a kill leaves nothing."""
+    """What ``search`` returns, mapped from nameless files: memory is that of some queries, a kill leaves nothing."""
     lengths = [0]
     with FlatFile(folder, SCORES) as scores, tempfile.TemporaryFile(dir=folder) as file:
         with (
