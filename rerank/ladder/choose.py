@@ -53,8 +53,7 @@ def _chances(difference: Array) -> Array:
     above = [FLIPS - np.searchsorted(ordered[:, r], np.concatenate([own, drawn])[:, r]) for r in range(len(difference))]
     p = np.stack(above, axis=1) / FLIPS
     smallest = np.sort(p[1:].min(axis=1))
-    chances: Array = np.searchsorted(smallest, p[0], side="right") / FLIPS
-    return chances
+    return np.searchsorted(smallest, p[0], side="right") / FLIPS
 
 
 def _t(signs: Array, difference: Array) -> Array:
@@ -63,5 +62,4 @@ def _t(signs: Array, difference: Array) -> Array:
     queries = np.maximum(2, (~np.isnan(difference)).sum(axis=1))
     means = signs @ known.T / queries
     variance = np.maximum((known**2).sum(axis=1) / queries - means**2, 1e-12) / (queries - 1)
-    found: Array = means / np.sqrt(variance)
-    return found
+    return means / np.sqrt(variance)

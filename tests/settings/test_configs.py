@@ -140,8 +140,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
         main(["train", *words, "--print_config"])
     except SystemExit as left:
         assert left.code == 0
-    config: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
-    return config
+    return yaml.safe_load(capsys.readouterr().out)
 
 
 def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
