@@ -32,7 +32,7 @@ demo
 commands
 """
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS.strip().splitlines()) for room in rooms.split()}
-"""A room imports from rooms of a smaller number, the lines above its own. Rooms of a line know nothing of each other."""
+"""A room imports from rooms of a smaller number, lines above its own. Rooms of a line know nothing of each other."""
 
 
 def room_of(module: str) -> str:
