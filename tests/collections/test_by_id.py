@@ -89,7 +89,6 @@ def test_no_line_that_is_wanted_is_passed_over(record: dict[str, str], data: st.
 @pytest.mark.parametrize("make", [tab, lucene])
 def test_it_is_cheaper_for_few_of_many(tmp_path: Path, make: Callable[[Path], str]) -> None:
     collection, of_fields = (open_collection(make(tmp_path), fields) for fields in (None, ["text"]))
-    assert isinstance(collection, ById) and isinstance(of_fields, ById)
     assert [collection.cheaper_by_id(wanted) for wanted in (1, 3, 5, 7)] == [True, True, False, False]
     assert not of_fields.cheaper_by_id(1), "a field that no document has shows where all are read"
 
@@ -104,7 +103,6 @@ def test_it_is_cheaper_for_few_of_many(tmp_path: Path, make: Callable[[Path], st
 def test_errors_are_as_in_the_stream(tmp_path: Path, lines: str, said: str) -> None:
     (tmp_path / "docs.jsonl").write_text(lines)
     collection = open_collection(f"files:{tmp_path}")
-    assert isinstance(collection, ById)
     with pytest.raises(UserError, match=said):
         list(collection.documents_by_id({"1", "3"}))
 
@@ -134,7 +132,6 @@ def test_a_copy_of_ir_datasets(shared_data: Path, tmp_path: Path, fields: str) -
 def test_files_warn_once_of_bytes_that_are_not_utf8(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "docs.tsv").write_bytes(b"a\xff\tone\nb\ttwo\xfe\nc\tthree\n")
     collection = open_collection(f"files:{tmp_path}")
-    assert isinstance(collection, ById)
     with caplog.at_level(logging.WARNING, "rerank"):
         assert [document.id for document in collection.documents_by_id({"a\ufffd", "c"})] == ["a\ufffd", "c"]
     assert "1 lines hold bytes that are not UTF-8" in caplog.text

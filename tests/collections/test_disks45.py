@@ -101,7 +101,6 @@ def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
             for name in ("train.pairs", "valid.run", "test.run")
         ]
         for lists, queries in zip((splits.train, splits.validation, splits.test), theirs, strict=True):
-            assert lists is not None
             assert set(lists.query_ids) == queries & judged
 
 
@@ -127,10 +126,8 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     logged = [json.loads(line) for line in (cell.folder / "metrics.jsonl").read_text().splitlines()]
     assert sum(np.isfinite(step["loss"]) for step in logged if "loss" in step) == 2
     hashes = identities.data(cell).test
-    assert hashes is not None
     identity = measurement_identity({"training": cell.id}, hashes, recipe["measures"], recipe["empty"])
     found = read_measurement(cell.folder, identity)
-    assert found is not None
     assert all(value > 0 for value in found[0].mean.values())
 
 

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from rerank.collections import Document, Query, open_collection
-from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError
 from rerank.retrieval import Scored, read_run
 
@@ -33,7 +32,6 @@ def write(path: Path, rows: list[Any]) -> Path:
 def read(path: Path, queries: list[Query] | None = None, **options: Any) -> list[tuple[Query, dict[str, Any]]]:
     """Each query, and of each of its hits text, scores and grade."""
     collection = open_collection(f"hits:{path}", **options)
-    assert isinstance(collection, HitsCollection)
     if queries is not None:
         collection.ask(queries)
     return [(query, {hit.id: (hit.text, hit.scores, hit.grade) for hit in hits}) for query, hits in collection.lists()]

@@ -273,10 +273,8 @@ def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Pat
     pipe = subprocess.PIPE
     processes = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # before any is waited for
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     indexes = {process.communicate(timeout=200)[0] for process in processes}

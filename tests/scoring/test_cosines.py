@@ -13,7 +13,7 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.mixed import write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
@@ -62,7 +62,7 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     made = lists.store.entry("dense").made
     write_ranker(None, {"bm25": 0.4, "dense": 0.6}, 0, tmp_path / "ranker", cosines={"dense": made})
     ranker = rerank.load(tmp_path / "ranker")
-    assert isinstance(ranker, Mixed) and ranker.needs() == ["bm25"]
+    assert ranker.needs() == ["bm25"]
     expected = ranker.predict(lists)
     shutil.copytree(tmp_path / "lists", tmp_path / "bare")
     Lists.open(tmp_path / "bare").store.drop_column("dense")

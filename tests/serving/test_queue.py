@@ -127,7 +127,6 @@ def test_who_goes_away_leaves_the_queue(rankers: dict[str, Ranker]) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_what_was_accepted_finish(folders: dict[str, Path], number: int, code: int) -> None:
     with process(folders["text"]) as client:
-        assert client.process is not None
         connection, rest = client.half(BODY)
         many = {"query": "a", "documents": ["wing " * 50] * 900}
         with ThreadPoolExecutor(4) as pool:

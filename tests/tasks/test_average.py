@@ -41,7 +41,6 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Li
 
 
 def value(model: str, lists: Lists) -> float:
-    assert lists.qrels is not None
     return evaluate(lists.run(load_model(model).predict(lists)), lists.qrels, "nDCG@5").mean["nDCG@5"]
 
 
