@@ -15,7 +15,6 @@ import numpy as np
 from rerank.collections import Collection, Document, Query
 from rerank.collections.demo import DemoCollection, summary
 from rerank.errors import UserError
-from rerank.lists.build import build_lists
 from rerank.lists.data import Data, ListsData
 from rerank.lists.folds import FoldsData
 from rerank.lists.sampling import PositivesNegatives, Sampler
@@ -84,7 +83,9 @@ def _build(output: Path) -> None:
         documents, questions = demo.document_count(), len(list(demo.queries()))
     with working("starting the search engine"):
         index = build_index(demo)
-    lists = _lists(demo, output / "lists", index)
+    if not (output / "lists").is_dir():
+        retrieve("demo", depth=DEPTH, output=str(output / "lists"))
+    lists = Lists.open(output / "lists")
     data = FoldsData(str(output / "lists"), 1, FOLDS, validation=False, depth=DEPTH)
     held_out = data.splits(SEED).test
     assert held_out is not None
@@ -221,14 +222,6 @@ def _check(output: Path, demo: Collection) -> None:
         raise UserError(f"output: {output} exists and is not a demo; name another folder")
 
 
-def _lists(collection: Collection, folder: Path, index: Path) -> Lists:
-    if (folder / "manifest.json").is_file():
-        return Lists.open(folder)
-    model = BM25()
-    run = model.search(index, collection.queries(), depth=DEPTH)
-    return build_lists(collection, run, folder, depth=DEPTH, retriever={"bm25": vars(model)})
-
-
 def _runs(lists: Lists, output: Path) -> dict[str, Run]:
     """The held-out questions by each ranker."""
     from rerank.models.text.cosines import Embedder, cosines
@@ -237,8 +230,8 @@ def _runs(lists: Lists, output: Path) -> dict[str, Run]:
     text = read_run(output / "fold-1" / "test.trec")
     with working("comparing vectors"):
         cosine = lists.run(cosines(lists, Embedder(ENCODER)))
-    parts: dict[str, Run] = {"bm25": lists.run(), "text": {query: text.get(query, []) for query in lists.query_ids}}
-    parts["cosine"] = cosine
+    reranked = {query: text.get(query, []) for query in lists.query_ids}
+    parts: dict[str, Run] = {"bm25": lists.run(), "text": reranked, "cosine": cosine}
     runs: dict[str, Run] = {}
     assert lists.qrels is not None
     with atomic_folder(output / "runs", replace=True) as folder:
@@ -260,15 +253,11 @@ def _compared(lists: Lists, runs: dict[str, Run], output: Path) -> tuple[str, st
     with atomic_write(output / "table.txt") as file:
         file.write(text(comparison))
     measure = MEASURES.split()[0]
-    best_first = {
-        query: sorted(hits, key=lambda hit, grades=qrels[query]: -grades.get(hit.id, 0))  # type: ignore[misc]
-        for query, hits in runs["BM25"].items()
-    }
-    rows = runs | {
-        "best possible order": {
-            query: [Scored(hit.id, -float(rank)) for rank, hit in enumerate(hits)] for query, hits in best_first.items()
-        }
-    }
+    ideal = {}
+    for query, hits in runs["BM25"].items():
+        graded = [Scored(hit.id, float(qrels[query].get(hit.id, 0))) for hit in hits]
+        ideal[query] = sorted(graded, key=lambda hit: -hit.score)
+    rows = runs | {"best possible order": ideal}
     means = {name: table.mean for name, table in compare_runs(lists, rows, MEASURES).tables.items()}
     lines = [f"{'':<29}answer first  in the top 10  {'  '.join(f'{name:>7}' for name in MEASURES.split())}"]
     for name, run in rows.items():

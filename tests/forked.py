@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -24,16 +25,18 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.warm"])
 
 
+def python(code: str, *words: str, ends: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A script in an interpreter of its own, by its exit code: ir_datasets reads its home when it is imported."""
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=300)
+    assert done.returncode == ends, done.stderr
+    return done
+
+
 def fork(
     target: Callable[..., Any], *arguments: Any, environment: Mapping[str, str] | None = None
 ) -> multiprocessing.Process:
-    """Start a function, which has to be one of a module's, in a process of its own.
-
-    Args:
-        target: the function.
-        arguments: what it gets; they are pickled.
-        environment: variables that differ from ours.
-    """
+    """Start a function of a module in a process of its own; ``environment`` has the variables that differ from ours."""
     given = (target, arguments, os.environ | dict(environment or {}), os.getcwd())
     process = _context.Process(target=_run, args=given, daemon=True)
     with pytest.MonkeyPatch.context() as patch:
@@ -54,12 +57,7 @@ def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapp
 
 
 class Command:
-    """``rerank WORDS`` in a process of its own, used as `subprocess.Popen` is.
-
-    Args:
-        words: the command and its options.
-        environment: variables that differ from ours.
-    """
+    """``rerank WORDS`` in a process of its own, used as `subprocess.Popen` is."""
 
     def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         with tempfile.NamedTemporaryFile("w", delete=False) as file:

@@ -19,7 +19,6 @@ PAGES = sorted(path for path in (ROOT / "docs" / "own").glob("*.md") if path.nam
 def test_the_example_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, used = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     name = re.match(r"# (\w+)\.py\n", module)
-    assert name is not None
     (tmp_path / f"{name[1]}.py").write_text(module)
     make_lists(tmp_path / "made", [6] * 8).save(tmp_path / "lists" / "own")
     monkeypatch.chdir(tmp_path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,39 +10,29 @@ import pytest
 
 from tests.builders import make_lists
 from tests.conftest import ROOT
+from tests.forked import python
 
-FLOORS = {
-    "errors": 0,
-    "lazy": 0,
-    "stops": 0,
-    "html": 1,
-    "progress": 1,
-    "settings": 2,
-    "storage": 3,
-    "kernels": 4,
-    "relaxations": 4,
-    "collections": 4,
-    "measures": 5,
-    "retrieval": 5,
-    "losses": 6,
-    "lists": 6,
-    "features": 7,
-    "evaluation": 7,
-    "report": 8,
-    "models": 8,
-    "models.text": 9,
-    "models.vectors": 9,
-    "scoring": 10,
-    "pyterrier": 10,
-    "training": 11,
-    "serving": 11,
-    "experiments": 12,
-    "ladder": 13,
-    "tasks": 14,
-    "demo": 15,
-    "commands": 16,
-}
-"""What a room may import: rooms with a smaller number. Rooms of one number know nothing of each other."""
+STOREYS = """
+errors lazy stops
+html progress
+settings
+storage
+kernels relaxations collections
+measures retrieval
+losses lists
+features evaluation
+report models
+models.text models.vectors
+scoring pyterrier
+training serving
+experiments
+ladder
+tasks
+demo
+commands
+"""
+FLOORS = {room: floor for floor, rooms in enumerate(STOREYS.strip().splitlines()) for room in rooms.split()}
+"""A room imports from rooms of a smaller number, lines above its own. Rooms of a line know nothing of each other."""
 
 
 def room_of(module: str) -> str:
@@ -111,14 +99,13 @@ words += ["--model.query_length=8", "--model.document_length=24", "--loss=Neural
 assert main(["train", *words]) == 0
 assert main(["rerank", "--model", run + "/best", "--lists", lists, "--output", run + ".trec"]) == 0
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    python(code)
 
 
 @pytest.mark.parametrize("module", ["rerank", "rerank.losses", "rerank.relaxations", "rerank.measures", "rerank.lists"])
 def test_packages_are_cheap_to_import(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'transformers', 'pyserini', 'ir_datasets'}} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "set()"
+    assert python(code).stdout == "set()\n"
 
 
 def test_every_tested_version_is_pinned() -> None:

@@ -67,9 +67,8 @@ def _saved(folder: Path) -> Any:
     try:
         return load_from_disk(str(folder))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArrowException) as error:  # of what is no JSON
-        reason = " ".join(str(error).split())[:300]
         raise UserError(
-            f"{folder}: not a data set that was saved whole ({reason}); see Dataset.save_to_disk"
+            f"{folder}: not a data set that was saved whole ({one_line(error)[:300]}); see Dataset.save_to_disk"
         ) from error
 
 
@@ -85,6 +84,6 @@ def _on_hub(path: str) -> Any:
         return load_dataset(name, rest[0] if len(rest) == 2 else None, split=rest[-1] if rest else None)
     except (OSError, ValueError, LookupError, RuntimeError, DatasetsError, HfHubHTTPError) as error:
         # No network, no such data set, no such split: each library beneath has its own.
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        reason = one_line(f"{type(error).__name__}: {error}")[:300]
         advice = "check its name and the network, or name a folder that Dataset.save_to_disk made"
         raise UserError(f"datasets:{path}: cannot be loaded from the hub ({reason}); {advice}") from error

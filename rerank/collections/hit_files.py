@@ -133,11 +133,9 @@ class RankLlmFile(HitsCollection):
     def records(self) -> Iterator[tuple[str, Record]]:
         """Each list, its hits in the order of their ranks."""
         for where, query, hits in read_lists(self.path):
-            ranks = [_number(rank, where, "rank") for _, _, rank, _ in hits]
-            ranked = [hits[i] for i in sorted(range(len(hits)), key=ranks.__getitem__)]
             rows = [
                 {"doc_id": id, "text": text, self.order: _number(score, where, "score")}
-                for id, text, _, score in ranked
+                for id, text, _, score in sorted(hits, key=lambda hit: _number(hit[2], where, "rank"))
             ]
             yield where, {"query_id": query.id, "query": query.text, "hits": rows}
 

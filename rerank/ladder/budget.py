@@ -144,8 +144,7 @@ class Budget:
 
     def _pace(self, start: tuple[str, str]) -> dict[str, float]:
         """Seconds of a document, in training and in scoring, and of a training's start."""
-        pace: dict[str, float] = self._decided("pace", lambda: self._measured(start))
-        return pace
+        return self._decided("pace", lambda: self._measured(start))
 
     def _measured(self, start: tuple[str, str]) -> dict[str, float]:
         """The same, from a training of a few steps and the scores of a few lists."""

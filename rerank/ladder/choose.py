@@ -33,7 +33,8 @@ def kept(values: Sequence[Array]) -> list[bool]:
     stays = [True] + [False] * (len(values) - 1)
     highest = 0
     while highest + 1 < len(values):
-        above = np.stack([_difference(rung, values[highest]) for rung in values[highest + 1 :]])
+        above = np.stack(values[highest + 1 :]) - values[highest]
+        above[np.abs(above) < ROUNDING] = 0.0  # rounding errors are ties
         better = np.flatnonzero(_chances(above) <= LEVEL)
         if not len(better):
             break
@@ -52,14 +53,7 @@ def _chances(difference: Array) -> Array:
     above = [FLIPS - np.searchsorted(ordered[:, r], np.concatenate([own, drawn])[:, r]) for r in range(len(difference))]
     p = np.stack(above, axis=1) / FLIPS
     smallest = np.sort(p[1:].min(axis=1))
-    chances: Array = np.searchsorted(smallest, p[0], side="right") / FLIPS
-    return chances
-
-
-def _difference(ours: Array, theirs: Array) -> Array:
-    """``ours - theirs``, ``[Q]``, NaN where either is; rounding errors are ties."""
-    difference: Array = ours - theirs
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
+    return np.searchsorted(smallest, p[0], side="right") / FLIPS
 
 
 def _t(signs: Array, difference: Array) -> Array:
@@ -68,5 +62,4 @@ def _t(signs: Array, difference: Array) -> Array:
     queries = np.maximum(2, (~np.isnan(difference)).sum(axis=1))
     means = signs @ known.T / queries
     variance = np.maximum((known**2).sum(axis=1) / queries - means**2, 1e-12) / (queries - 1)
-    found: Array = means / np.sqrt(variance)
-    return found
+    return means / np.sqrt(variance)

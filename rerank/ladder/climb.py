@@ -341,15 +341,15 @@ class Climb:
 
     def measured(self, steps: Sequence[dict[str, Any]], left_out: dict[str, str]) -> Ladder:
         """The rungs beside the first and beside what was kept below them: on test, if there is any, for once."""
-        on, values = "validation", {step["name"]: step["values"] for step in steps}
         begun = time.perf_counter()
         if "test" in self.plan.lists:
             on, test = "test", Split(self.folder, "test", self.plan.monitor)
             self.cosines(test)
             values, queries = {step["name"]: test.values(step["ranker"]) for step in steps}, test.lists.query_ids
         else:
-            values = {name: of[self.validation.held] for name, of in values.items()}
-            queries = self.validation.lists.select(self.validation.held).query_ids
+            on, held = "validation", self.validation.held
+            values = {step["name"]: step["values"][held] for step in steps}
+            queries = self.validation.lists.select(held).query_ids
         write_values(self.folder, queries, values)
         rungs = []
         for step in steps:

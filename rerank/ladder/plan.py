@@ -169,10 +169,8 @@ def _apart(lists: Mapping[str, Lists], notes: list[str]) -> dict[str, Lists]:
 def _check_columns(lists: Mapping[str, Lists]) -> None:
     """Refuse lists that something else ordered, or that lack a column of the validation lists."""
     validation = lists["validation"].store
-    for name in ("train", "test"):
-        if name not in lists:
-            continue
-        store = lists[name].store
+    for name, some in lists.items():
+        store = some.store
         if store.has_text != validation.has_text or (name == "test" and store.order != validation.order):
             raise UserError(
                 f"{name}: {store} is ordered by {store.order}, {validation} by {validation.order}; all have to be of "
@@ -191,9 +189,7 @@ def _kinds(models: Sequence[str] | None, train: Lists) -> dict[str, str]:
         known = NETWORKS + TREES
         names = models or (["LightGBM"] if find_spec("lightgbm") else ["MLP"])
         if other := next((name for name in names if name not in known), None):
-            raise UserError(
-                f"model: {other} reads texts, which {train.store} has not; {', '.join(NETWORKS + TREES)} do"
-            )
+            raise UserError(f"model: {other} reads texts, which {train.store} has not; {', '.join(known)} do")
         return {name: "trees" if name in TREES else "network" for name in names}
     names = models or [ENCODER]
     if other := next((name for name in names if name in MODELS), None):
@@ -214,10 +210,8 @@ def _kind(name: str) -> str:
 def _identity(
     lists: Mapping[str, Lists], kinds: Mapping[str, str], hours: float | None, monitor: str, seed: int
 ) -> dict[str, Any]:
-    columns = {name: some.store.column_names if name != "train" else [] for name, some in lists.items()}
-    if not lists["train"].store.has_text:
-        columns["train"] = lists["train"].store.column_names
     texts = lists["train"].store.has_text
+    columns = {name: [] if texts and name == "train" else some.store.column_names for name, some in lists.items()}
     return {
         "ladder": 4,
         "lists": {

@@ -144,7 +144,7 @@ def read_column(every: Lists, name: str, file: PairFile) -> tuple[Array, list[st
     seen = np.zeros(len(values), dtype=bool)
     read, example = 0, ("", "")
     with tqdm(desc=f"reading {file.path.name}", unit=" rows", disable=None, delay=1) as bar:
-        for batch in file.batches():
+        for batch in file.batches:
             rows = _rows(every, batch.queries, batch.documents)
             known = np.flatnonzero(rows >= 0)
             first = np.zeros(len(known), dtype=bool)

@@ -22,10 +22,10 @@ from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import tqdm
+from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
-from rerank.retrieval.search import PAIRS
 from rerank.storage.arrow import Array, write_arrow
 from rerank.storage.batched import batched
 

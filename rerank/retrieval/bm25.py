@@ -4,29 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from rerank.collections.base import Collection, Query
 from rerank.collections.jvm import anserini_jar, java_class
-from rerank.collections.lucene import MANIFEST, LuceneCollection, find_index, open_index
+from rerank.collections.lucene import MANIFEST, LuceneCollection, open_index
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
-from rerank.retrieval.runs import Run, Scored
+from rerank.retrieval.runs import Run, RunTable, Scored
 from rerank.settings.ranges import NotNegative, Share, check_arguments
+from rerank.storage.arrow import FlatFile
 from rerank.storage.batched import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
 from rerank.storage.locks import held, tidied
 
-__all__ = ["BM25", "build_index", "cache_folder", "find_index"]
-
+PAIRS = 1 << 17
+"""Pairs of a query and a document that are held at a time, about 20 MB of memory."""
+DOCUMENTS = pa.schema([("document", pa.large_string())])
+SCORES = pa.schema([("score", pa.float32())])
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
@@ -76,9 +85,8 @@ def build_index(
         with atomic_folder(folder) as temporary:
             counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
             about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
-            names = sorted(path.name for path in temporary.iterdir())
-            value = sha256_of_files(temporary, [temporary / name for name in names])
-            hashed = {"files": names, "sha256 of files": value}
+            paths = sorted(temporary.iterdir())
+            hashed = {"files": [path.name for path in paths], "sha256 of files": sha256_of_files(temporary, paths)}
             write_sealed(temporary / MANIFEST, about | counts | hashed)
     return folder
 
@@ -123,8 +131,7 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
         raise UserError(f"{folder.parent}: Lucene cannot write the index of {collection.name}; is the disk full?")
     if count == 0:
         raise UserError(f"{collection.name}: no documents to index")
-    empty = count - added
-    if empty:
+    if empty := count - added:
         warn_once(f"{collection.name}: {empty} of {count} documents are empty: kept, but BM25 never finds them")
     return {"documents": count, "empty": empty}
 
@@ -206,3 +213,26 @@ class BM25:
             )
         if wanted != ENGLISH:
             searcher.set_analyzer(analyzer(self.language))
+
+
+def search_stored(
+    model: BM25, index: Path, queries: Sequence[Query], folder: Path, depth: int, threads: int | None = None
+) -> RunTable:
+    """What ``search`` returns, mapped from nameless files: memory is that of some queries, a kill leaves nothing."""
+    lengths = [0]
+    with FlatFile(folder, SCORES) as scores, tempfile.TemporaryFile(dir=folder) as file:
+        with (
+            pa.ipc.new_stream(file, DOCUMENTS) as writer,
+            contextlib.closing(model.results(index, queries, depth, threads)) as results,
+            tqdm(results, "BM25", len(queries), unit=" queries", disable=None) as ranked,
+        ):
+            for lists in batched(ranked, max(1, PAIRS // depth)):
+                pairs = list(chain.from_iterable(lists))
+                lengths.extend(map(len, lists))
+                ids = pa.array([document.id for document in pairs], pa.large_string())
+                writer.write_batch(pa.record_batch([ids], schema=DOCUMENTS))
+                scores.add(score=np.array([document.score for document in pairs], np.float32))
+        file.flush()
+        mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        documents = pa.ipc.open_stream(mapped).read_all().column("document")
+        return RunTable([query.id for query in queries], np.cumsum(lengths), documents, scores.mapped("score"))

@@ -106,12 +106,12 @@ def z_of_candidates(numbers: Array) -> Array:
     return _standardise(np.where(np.isnan(values), known.min(), values), known)
 
 
-def ranks_of_candidates(numbers: Array, k: int = K) -> Array:
-    """Reciprocal ranks of a list's candidates, 1 / (k + rank); ties in their order, 0 where there is none (NaN)."""
+def ranks_of_candidates(numbers: Array) -> Array:
+    """Reciprocal ranks of a list's candidates, 1 / (60 + rank); ties in their order, 0 where there is none (NaN)."""
     known = np.flatnonzero(~np.isnan(numbers))
     order = known[np.argsort(-as_float32(numbers)[known], kind="stable")]
     found = np.zeros(len(numbers))
-    found[order] = 1 / (k + np.arange(1, len(order) + 1))
+    found[order] = 1 / (K + np.arange(1, len(order) + 1))
     return found
 
 

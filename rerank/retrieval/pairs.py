@@ -67,7 +67,7 @@ class PairFile:
     ``.jsonl``, ``.csv``, ``.tsv`` and ``.parquet`` have a query id, a document id (named as
     :data:`rerank.collections.fields.NAMES` says) and a ``score``, or any number of other fields of numbers; ``.json``
     has lists as rank_llm stores them; every other file is a run in TREC's or MS MARCO's format. All but Parquet may be
-    compressed.
+    compressed. ``batches`` gives the rows, once.
     """
 
     def __init__(self, path: str | Path, run: bool = False) -> None:
@@ -76,11 +76,7 @@ class PairFile:
         if not run:
             readers |= {".csv": _csv, ".tsv": _csv}
         read = _parquet if self.path.suffix == ".parquet" else readers.get(plain_name(self.path).suffix, _text)
-        self.names, self._batches = read(self.path, run)
-
-    def batches(self) -> Iterator[PairBatch]:
-        """The rows, once."""
-        return self._batches
+        self.names, self.batches = read(self.path, run)
 
 
 def _text(path: Path, run: bool) -> Reader:

@@ -57,7 +57,7 @@ def _read(path: str | Path) -> RunTable:
     numbers: dict[str, int] = {}
     queries, ranks, scores = ([np.zeros(0, kind)] for kind in (np.int32, np.int64, np.float64))
     documents: list[pa.Array] = []
-    for pairs in PairFile(path, run=True).batches():
+    for pairs in PairFile(path, run=True).batches:
         codes = [numbers.setdefault(id, len(numbers)) for id in pairs.queries.dictionary.to_pylist()]
         queries.append(np.array(codes, np.int32)[pairs.queries.indices.to_numpy()])
         documents.append(pairs.documents)
@@ -79,7 +79,7 @@ def _second_place(path: str | Path, query: str, document: str) -> str:
     """Where a run has a pair for the second time."""
     places = (
         pairs.where(row)
-        for pairs in PairFile(path, run=True).batches()
+        for pairs in PairFile(path, run=True).batches
         for row in np.flatnonzero(np.array(pairs.documents.to_pylist(), object) == document).tolist()
         if pairs.queries[row].as_py() == query
     )

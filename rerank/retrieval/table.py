@@ -75,10 +75,6 @@ class RunTable(Mapping[str, list[Scored]]):
     def _repr_html_(self) -> str:
         return shown(repr(self), self.to_dataframe())
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.documents.nbytes + self.scores.nbytes)
-
 
 class TwiceError(ValueError):
     """A query has a document twice; its arguments are the two ids."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,9 @@ class OfModel(Contender):
         self.peak = watched_peak()
         if not isinstance(self.model, Model):
             contract = read_contract(Path(self.model))
-            _check_mixed_in(contract.get(MIX, {}), lists)  # before the model is loaded, which takes seconds
+            mix = contract.get(MIX, {})
+            if needed := [name for name in mix.get("columns", ()) if name not in mix.get("cosines", {})]:
+                Mixed(None, dict.fromkeys(needed, 1.0)).check(lists)  # before the model is loaded, which takes seconds
             self._loaded = load_model(self.model)
             place = Path(self.model) if contract else find_model(str(self.model))
             names = [name for name in contract.get(FILES) or initial_hashes(place) if "/" not in name]  # no exports
@@ -222,12 +224,6 @@ def contenders(models: Sequence[str | Path | Model], lists: Lists) -> list[Conte
         taken_names.add(one.name)
         found.append(one)
     return found
-
-
-def _check_mixed_in(mix: Mapping[str, Any], lists: Lists) -> None:
-    """Refuse lists that lack a column that a ranker mixes in and cannot compute."""
-    if needed := [name for name in mix.get("columns", ()) if name not in mix.get("cosines", {})]:
-        Mixed(None, dict.fromkeys(needed, 1.0)).check(lists)
 
 
 def _within(lists: Lists, depth: int) -> Array:

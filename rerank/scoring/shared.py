@@ -53,7 +53,8 @@ def score_shared(
             inputs = inputs or _texts(model, lists)
             dealt = np.zeros(len(lists), dtype=np.int64)
             if processes > 1:
-                dealt[:] = deal(_per_list(_costs(inputs, lists), lists), processes)
+                ends = np.concatenate([[0], _costs(inputs, lists).cumsum()])[lists.offsets]
+                dealt[:] = deal(np.diff(ends), processes)
             mine = lists if processes == 1 else lists.select(dealt == process)
             scores = _scores(model, mine, inputs, precision, budget, None if process else progress)
         return scores if processes == 1 else _gathered(scores, lists, dealt, processes)
@@ -116,11 +117,6 @@ def deal(costs: Array, processes: int) -> list[int]:
         owners[number] = int(loads.argmin())
         loads[owners[number]] += costs[number]
     return owners
-
-
-def _per_list(costs: Array, lists: Lists) -> Array:
-    ends = np.concatenate([[0], costs.cumsum()])[lists.offsets]
-    return np.diff(ends)
 
 
 def _texts(model: Model, lists: Lists) -> Inputs | None:

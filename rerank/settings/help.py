@@ -53,8 +53,7 @@ def help_page(prog: str, about: str, actions: Sequence[Action], required: Collec
     written = {action.dest: _written(action, page.plain, in_files) for action in shown}
     words = [written[key] for key in needed]
     rest = ["[OPTIONS]"] if len(needed) < len(shown) else []
-    usage = textwrap.wrap(" ".join(["usage:", prog, *words, *rest]), width, subsequent_indent=" " * (len(prog) + 8))
-    lines = usage
+    lines = textwrap.wrap(" ".join(["usage:", prog, *words, *rest]), width, subsequent_indent=" " * (len(prog) + 8))
     for paragraph in about.split("\n\n"):
         lines += ["", *textwrap.wrap(plain_text(paragraph), width)]
     groups = {"needed": needed, **page.groups}

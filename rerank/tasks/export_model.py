@@ -209,10 +209,7 @@ def _section(written: list[Exported]) -> str:
     rows, code = [], []
     for found in written:
         backend, name = found.file.split("/")
-        beside = found.beside
-        cells = ["", ""]
-        if beside is not None:
-            cells = [f"{beside.ours:.4f}", beside.shown]
+        cells = [f"{found.beside.ours:.4f}", found.beside.shown] if found.beside else ["", ""]
         rows.append(f"| `{found.file}` | {found.size / 1e6:.1f} | {found.largest:.1e} | {' | '.join(cells)} |")
         code.append(f'CrossEncoder(path, backend="{backend}", model_kwargs={{"file_name": "{name}"}})\n')
     measured = next((found.beside for found in written if found.beside), None)

@@ -54,7 +54,8 @@ class Search:
         return BM25(k1=self.k1, b=self.b, language=self.language)
 
     def searched_index(self, source: Collection) -> Path:
-        from rerank.retrieval.bm25 import build_index, find_index
+        from rerank.collections.lucene import find_index
+        from rerank.retrieval.bm25 import build_index
 
         return find_index(self.index) if self.index else build_index(source, None, self.threads, self.language)
 
@@ -120,12 +121,12 @@ def retrieve(
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
+    from rerank.retrieval.bm25 import search_stored
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
-    from rerank.retrieval.search import search_stored
     from rerank.storage.locks import held
 
     check_arguments(retrieve, {"depth": depth, "search": search})
@@ -134,9 +135,7 @@ def retrieve(
         forms = _named(run)
         for form in forms.values():
             check_apart(folder, run=form)
-        check_apart(folder, collection=collection, queries=queries, qrels=qrels)
-        if search is not None:
-            check_apart(folder, index=search.index)
+        check_apart(folder, collection=collection, queries=queries, qrels=qrels, index=search and search.index)
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
@@ -211,7 +210,7 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     return folder
 
 
-def _opened(collection: Any, fields: list[str] | None, columns: list[str] | None) -> Collection:
+def _opened(collection: Source, fields: list[str] | None, columns: list[str] | None) -> Collection:
     from rerank.collections import open_collection
     from rerank.collections.names import PARTS
 
@@ -224,8 +223,7 @@ def _opened(collection: Any, fields: list[str] | None, columns: list[str] | None
         )
     if fields or columns:
         raise UserError(f"{'fields' if fields else 'columns'}: {collection.name} is opened already")
-    opened: Collection = collection
-    return opened
+    return collection
 
 
 def _named(run: Any) -> Mapping[str, Any]:

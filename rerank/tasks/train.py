@@ -93,9 +93,8 @@ def train(
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
         raise UserError("lists: expected one or more lists to train on")
-    share = validation if isinstance(validation, int | float) else 0.0
-    by_share = validation is None or isinstance(validation, int | float)
-    named: dict[str, list[Any]] = {"train": several, "validation": [] if by_share else [validation], "test": [test]}
+    share, apart = (validation, None) if isinstance(validation, int | float) else (0.0, validation)
+    named: dict[str, list[Any]] = {"train": several, "validation": [apart], "test": [test]}
     if share and not 0 < share < 1:
         raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
     given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}

@@ -60,9 +60,6 @@ def test_ids_are_strings_or_whole_numbers(value: object) -> None:
         checked_id(value, "here")
 
 
-def test_fields_are_joined_one_a_line_without_the_empty_ones() -> None:
+def test_fields_are_joined_one_a_line_without_the_empty_ones_and_utf8_can_hold_them() -> None:
     assert joined([" title ", None, "", "body\n", 7]) == "title\nbody\n7"
-
-
-def test_half_a_surrogate_pair_becomes_text_that_utf8_can_hold() -> None:
     assert joined(["a\ud800b"]).encode().decode().startswith("a�")

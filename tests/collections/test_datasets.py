@@ -7,7 +7,6 @@ import pytest
 from datasets import Dataset, DatasetDict, Features, Sequence, Value
 
 from rerank.collections import Query, open_collection
-from rerank.collections.hits import HitsCollection
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
@@ -20,9 +19,8 @@ COLUMNS = ["query=question", "doc_id=pid", "text=passage"]
 
 
 def read(name: str, **options: Any) -> list[tuple[Query, dict[str, Any]]]:
-    collection = open_collection(f"datasets:{name}", **options)
-    assert isinstance(collection, HitsCollection)
-    return [(query, {hit.id: (hit.text, hit.scores) for hit in hits}) for query, hits in collection.lists()]
+    lists = open_collection(f"datasets:{name}", **options).lists()
+    return [(query, {hit.id: (hit.text, hit.scores) for hit in hits}) for query, hits in lists]
 
 
 READ = [(Query("7", "why"), {"a": ("so", {"score": 2.0, "clicks": 0.5}), "b": ("no", {"score": 1.0})})]

@@ -21,13 +21,8 @@ QRELS = DEMO.qrels()
 
 def run(*arguments: str, **environment: str) -> str:
     """Run Python; what it writes to stderr, a warning too, fails the test."""
-    done = subprocess.run(
-        [sys.executable, "-W", "always", *arguments],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-W", "always", *arguments]
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

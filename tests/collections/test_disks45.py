@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +24,7 @@ from rerank.training.ids import measurement_identity
 from rerank.training.measurement import read_measurement
 from tests.collections.disks45 import FILES, make_text, write_disks
 from tests.conftest import ROOT
+from tests.forked import python
 
 NAME = "disks45/nocr/trec-robust-2004"
 DEPTH = 4
@@ -38,12 +37,6 @@ words = ["--collection", name, "--run", run, "--depth", depth, "--output", outpu
 assert main(["retrieve", *words]) == 0
 print(json.dumps([sorted(fold) for fold in read_folds(name)]))
 """
-
-
-def python(script: str, *words: str, **environment: str) -> str:
-    """What a script prints, in a process of its own: ir_datasets reads its home when it is imported."""
-    command, there = [sys.executable, "-c", script, *words], os.environ | environment
-    return subprocess.run(command, env=there, check=True, stdout=subprocess.PIPE, text=True, timeout=250).stdout
 
 
 class Robust04(NamedTuple):
@@ -67,8 +60,8 @@ def robust04(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Rob
     wanted |= set(sorted(judged)[::8])  # judgments of another collection would be refused
     write_disks(home / "disks45" / "corpus", sorted(wanted))
     assert sum(path.is_file() for path in (home / "disks45" / "corpus").rglob("*")) == FILES
-    said = python(RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists"), IR_DATASETS_HOME=str(home))
-    return Robust04(Lists.open(folder / "lists"), json.loads(said), cedr)
+    done = python(RETRIEVE, NAME, str(run), str(DEPTH), str(folder / "lists"), IR_DATASETS_HOME=str(home))
+    return Robust04(Lists.open(folder / "lists"), json.loads(done.stdout), cedr)
 
 
 def test_the_text_of_all_four_sources_is_read(robust04: Robust04) -> None:
@@ -109,7 +102,6 @@ def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
             for name in ("train.pairs", "valid.run", "test.run")
         ]
         for lists, queries in zip((splits.train, splits.validation, splits.test), theirs, strict=True):
-            assert lists is not None
             assert set(lists.query_ids) == queries & judged
 
 
@@ -135,10 +127,8 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     logged = [json.loads(line) for line in (cell.folder / "metrics.jsonl").read_text().splitlines()]
     assert sum(np.isfinite(step["loss"]) for step in logged if "loss" in step) == 2
     hashes = identities.data(cell).test
-    assert hashes is not None
     identity = measurement_identity({"training": cell.id}, hashes, recipe["measures"], recipe["empty"])
     found = read_measurement(cell.folder, identity)
-    assert found is not None
     assert all(value > 0 for value in found[0].mean.values())
 
 
@@ -156,7 +146,7 @@ print(index.name)
 
 def search(tmp_path: Path) -> list[str]:
     """The documents that match "zebra", and the index."""
-    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).split()
+    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).stdout.split()
 
 
 def test_an_index_is_built_again_when_a_file_of_the_corpus_changes(tmp_path: Path) -> None:

@@ -113,13 +113,16 @@ def test_files_that_are_missing_or_double(tmp_path: Path) -> None:
         open_collection(f"files:{tmp_path}")
 
 
-BAD_DOCUMENTS = {
+BAD = {
     "docs.tsv": {
         "1\ta\n2 b\n": r"docs\.tsv:2: 1 columns; expected two, an id and a text",
         "1\ta\tb\n": r"docs\.tsv:1: 3 columns",
         "1\ta\n\n\tb\n": r"docs\.tsv:3: no id",
         "a b\tc\n": r"docs\.tsv:1: the id 'a b' holds white space",
         "1\ta\n2\tb\n1\tc\n": r"docs\.tsv:3: document id '1' again, first at .*docs\.tsv:1;",
+        "id\ttext\n1\ta\n": r"docs\.tsv:1: .* is a header",
+        "query_id\tquery\n1\ta\n": r"docs\.tsv:1: .* is a header",
+        "DocNo\tBody\n1\ta\n": r"docs\.tsv:1: .* is a header",
     },
     "docs.jsonl": {
         '{"id": 1, "text": "a"}\n{"id": 2, "text": \n': r"docs\.jsonl:2: not JSON .*expected a line like",
@@ -130,25 +133,20 @@ BAD_DOCUMENTS = {
         '{"id": 1, "text": {"en": "a"}}\n': r"docs\.jsonl:1: 'text' is no text but dict",
         '{"id": 1, "text": "a"}\n{"id": "1", "text": "a"}\n': r"docs\.jsonl:2: document id '1' again",
     },
+    "queries.tsv": {
+        "1\ta\n1\tb\n": r"queries\.tsv:2: query id '1' again, first at .*queries\.tsv:1",
+        "1 a\n": r"queries\.tsv:1: 1 columns",
+    },
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_DOCUMENTS.items() for text in texts])
-def test_bad_documents_are_named_by_line(tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match=BAD_DOCUMENTS[name][text]) as caught:
-        list(open_collection(f"files:{tmp_path}").documents())
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
+def test_bad_files_are_named_by_line(tmp_path: Path, name: str, text: str) -> None:
+    write(tmp_path, {"docs.tsv" if name == "queries.tsv" else name: "1\ta\n", name: text})
+    collection = open_collection(f"files:{tmp_path}")
+    with pytest.raises(UserError, match=BAD[name][text]) as caught:
+        list(collection.queries() if name == "queries.tsv" else collection.documents())
     assert "\n" not in str(caught.value)
-
-
-def test_bad_queries_are_named_by_line(tmp_path: Path) -> None:
-    for text, message in {
-        "1\ta\n1\tb\n": r"queries\.tsv:2: query id '1' again, first at .*queries\.tsv:1",
-        "1 a\n": r"queries\.tsv:1: 1 columns",
-    }.items():
-        write(tmp_path, {"docs.tsv": "1\ta\n", "queries.tsv": text})
-        with pytest.raises(UserError, match=message):
-            list(open_collection(f"files:{tmp_path}").queries())
 
 
 def test_a_tsv_has_no_fields_to_choose(tmp_path: Path) -> None:
@@ -179,10 +177,3 @@ def test_a_backup_of_judgments_is_no_split(beir: Path) -> None:
     (beir / "qrels" / "test.tsv.gz").write_bytes(gzip.compress((beir / "qrels" / "test.tsv").read_bytes()))
     with pytest.raises(UserError, match=r"both test\.tsv and test\.tsv\.gz"):
         open_collection(f"beir:{beir}/test")
-
-
-@pytest.mark.parametrize("header", ["id\ttext", "query_id\tquery", "DocNo\tBody"])
-def test_a_header_is_no_document(tmp_path: Path, header: str) -> None:
-    (tmp_path / "docs.tsv").write_text(f"{header}\n1\ta\n")
-    with pytest.raises(UserError, match=r"docs\.tsv:1: .* is a header"):
-        list(open_collection(f"files:{tmp_path}").documents())

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from rerank.collections import Document, Query, open_collection
-from rerank.collections.hits import HitsCollection
 from rerank.errors import UserError
 from rerank.retrieval import Scored, read_run
 
@@ -33,7 +32,6 @@ def write(path: Path, rows: list[Any]) -> Path:
 def read(path: Path, queries: list[Query] | None = None, **options: Any) -> list[tuple[Query, dict[str, Any]]]:
     """Each query, and of each of its hits text, scores and grade."""
     collection = open_collection(f"hits:{path}", **options)
-    assert isinstance(collection, HitsCollection)
     if queries is not None:
         collection.ask(queries)
     return [(query, {hit.id: (hit.text, hit.scores, hit.grade) for hit in hits}) for query, hits in collection.lists()]
@@ -264,11 +262,3 @@ def test_bad_files_of_rank_llm_are_named(tmp_path: Path, text: str, message: str
     path.write_text(text)
     with pytest.raises(UserError, match=message):
         read_run(path)
-
-
-def test_rank_llm_has_no_fields_to_choose(tmp_path: Path) -> None:
-    for name in (f"rank_llm:{tmp_path}", "demo"):
-        with pytest.raises(UserError, match="no fields to choose"):
-            open_collection(name, ["text"])
-    with pytest.raises(UserError, match="no such file"):
-        open_collection(f"rank_llm:{tmp_path}/nowhere.json")

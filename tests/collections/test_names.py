@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import ir_datasets
@@ -10,22 +7,27 @@ import pytest
 
 from rerank.collections import Query, open_collection, read_queries
 from rerank.errors import UserError
+from tests.forked import python
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "fields", "message"),
     [
-        ("cranfeld", r"\(did you mean 'cranfield'\?\)"),
-        ("beir/scifact/trian", r"\(did you mean 'beir/scifact/train'\?\)"),
-        ("dmeo", r"\(did you mean 'demo'\?\)"),
-        ("bier:some/folder", r"\(did you mean 'beir:some/folder'\?\)"),
-        ("beir:", "unknown collection 'beir:'"),
-        ("", "unknown collection ''"),
+        ("cranfeld", None, r"\(did you mean 'cranfield'\?\)"),
+        ("beir/scifact/trian", None, r"\(did you mean 'beir/scifact/train'\?\)"),
+        ("dmeo", None, r"\(did you mean 'demo'\?\)"),
+        ("bier:some/folder", None, r"\(did you mean 'beir:some/folder'\?\)"),
+        ("beir:", None, "unknown collection 'beir:'"),
+        ("", None, "unknown collection ''"),
+        ("rank_llm:nowhere.json", None, "no such file"),
+        ("rank_llm:nowhere.json", ["text"], "no fields to choose"),
+        ("demo", ["text"], "no fields to choose"),
+        ("cranfield", ["titel"], r"no field 'titel' \(did you mean 'title'\?\); doc_id, title, text, author, bib"),
     ],
 )
-def test_unknown_names_get_the_nearest(name: str, message: str) -> None:
+def test_unknown_names_and_fields_get_the_nearest(name: str, fields: list[str] | None, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        open_collection(name)
+        open_collection(name, fields)
     assert "\n" not in str(caught.value)
 
 
@@ -46,7 +48,6 @@ def test_queries_of_files_and_collections(tmp_path: Path) -> None:
 
 
 def test_an_ir_dataset_without_its_files_says_so(tmp_path: Path) -> None:
-    # In a process of its own: ir_datasets reads its home when it is imported.
     script = """
 from rerank.collections import open_collection
 from rerank.errors import UserError
@@ -57,19 +58,9 @@ for records in (collection.documents, collection.queries):
     except UserError as error:
         print(error)
 """
-    environment = {**os.environ, "IR_DATASETS_HOME": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.returncode == 0, done.stderr
-    documents, queries = done.stdout.splitlines()
+    documents, queries = python(script, IR_DATASETS_HOME=str(tmp_path)).stdout.splitlines()
     assert documents.startswith("disks45/nocr: ir_datasets cannot get its files (FileNotFoundError: ")
     assert queries.startswith("disks45/nocr: this ir_datasets id has no queries")
-
-
-def test_ir_datasets_fields_are_checked_at_once() -> None:
-    with pytest.raises(
-        UserError, match=r"no field 'titel' \(did you mean 'title'\?\); doc_id, title, text, author, bib"
-    ):
-        open_collection("cranfield", ["titel"])
 
 
 def test_splits_of_an_ir_dataset_share_documents() -> None:

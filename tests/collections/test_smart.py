@@ -81,6 +81,5 @@ def test_cisi(shared_data: Path) -> None:
     assert documents[0].text.startswith("18 Editions of the Dewey Decimal Classifications\nThe present study")
     assert all(document.text for document in documents)
     assert [query.id for query in queries] == [str(i) for i in range(1, 113)]
-    assert qrels is not None
     assert (len(qrels), sum(map(len, qrels.values()))) == (76, 3114)
     assert {id for grades in qrels.values() for id in grades} <= {document.id for document in documents}

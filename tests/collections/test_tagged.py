@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -82,22 +83,39 @@ def test_files_without_documents_are_passed_over_aloud(trec: Path, caplog: pytes
     assert "README: skipped" in caplog.text
 
 
+def documents(folder: Path) -> Iterable[Document]:
+    return open_collection(f"trec:{folder}").documents()
+
+
+def topics(folder: Path) -> Iterable[Query]:
+    return read_queries(folder / "x")
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("read", "text", "message"),
     [
-        ("<DOC>\n<DOCNO>1</DOCNO>\n<DOC>\n", "x:1: <DOC> is not closed before the next"),
-        ("\n<DOC>\n<DOCNO>1</DOCNO>\n", "x:2: <DOC> is not closed by the end of the file"),
-        ("<DOC><DOCNO>1</DOCNO></DOC>\n</DOC>", "x:2: </DOC> closes nothing"),
-        ("\n\n<DOC>\n<ID>1</ID></DOC>", "x:3: this <DOC> has no id; expected <DOCNO>"),
-        ("<DOC><DOCNO>1 2</DOCNO></DOC>", "x:1: the id '1 2' holds white space"),
-        ("<DOC><DOCNO>1</DOCNO></DOC>\n<DOC><DOCNO>1</DOCNO></DOC>", "x:2: document id '1' again, first at .*x:1"),
-        ("plain text", "no <DOC> in any of the 1 files"),
+        (documents, "<DOC>\n<DOCNO>1</DOCNO>\n<DOC>\n", "x:1: <DOC> is not closed before the next"),
+        (documents, "\n<DOC>\n<DOCNO>1</DOCNO>\n", "x:2: <DOC> is not closed by the end of the file"),
+        (documents, "<DOC><DOCNO>1</DOCNO></DOC>\n</DOC>", "x:2: </DOC> closes nothing"),
+        (documents, "\n\n<DOC>\n<ID>1</ID></DOC>", "x:3: this <DOC> has no id; expected <DOCNO>"),
+        (documents, "<DOC><DOCNO>1 2</DOCNO></DOC>", "x:1: the id '1 2' holds white space"),
+        (documents, "<DOC><DOCNO>1</DOCNO></DOC>\n" * 2, "x:2: document id '1' again, first at .*x:1"),
+        (documents, "plain text", "no <DOC> in any of the 1 files"),
+        (topics, "<top>\n<num> Number: 1\n</top>", "x:1: this topic has no title"),
+        (topics, "<top>\n<title>x</top>", "x:1: this topic has no number"),
+        (topics, "<top>\n<num>1<title>a", "x:1: <top> is not closed"),
+        (topics, "<top><num>1<title>a</top>\n<top><num>1<title>b</top>", "x:2: query id '1' again"),
+        (topics, "", "no queries in this file"),
+        (topics, "<topics><topic number='1'><query>a</query></topic></topics>", "no queries in this file"),
+        (topics, "<DOC></DOC>", "no queries in this file"),
     ],
 )
-def test_bad_documents_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_files_are_named_by_line(
+    tmp_path: Path, read: Callable[[Path], Iterable[object]], text: str, message: str
+) -> None:
     (tmp_path / "x").write_text(text)
     with pytest.raises(UserError, match=message):
-        list(open_collection(f"trec:{tmp_path}").documents())
+        list(read(tmp_path))
 
 
 def test_fields_of_topics_are_chosen(trec: Path) -> None:
@@ -118,22 +136,6 @@ def test_fields_of_other_queries(tmp_path: Path) -> None:
     for source in (tmp_path / "q.tsv", "demo"):
         with pytest.raises(UserError, match="queries have one text and no fields"):
             list(read_queries(source, ["desc"]))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("<top>\n<num> Number: 1\n</top>", "topics:1: this topic has no title"),
-        ("<top>\n<title>x</top>", "topics:1: this topic has no number"),
-        ("<top>\n<num>1<title>a", "topics:1: <top> is not closed"),
-        ("<top><num>1<title>a</top>\n<top><num>1<title>b</top>", "topics:2: query id '1' again"),
-    ],
-)
-def test_bad_topics_are_named_by_line(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "docs").write_text(NEWS)
-    (tmp_path / "topics").write_text(text)
-    with pytest.raises(UserError, match=message):
-        list(open_collection(f"trec:{tmp_path}").queries())
 
 
 def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path) -> None:
@@ -165,10 +167,3 @@ def test_many_tags_without_an_end_take_no_time(tmp_path: Path, tag: str) -> None
     else:
         with pytest.raises(UserError, match=f"docs:1: <{tag.upper()}> is not closed"):
             next(documents)
-
-
-@pytest.mark.parametrize("text", ["", "<topics><topic number='1'><query>a</query></topic></topics>", "<DOC></DOC>"])
-def test_a_file_without_queries_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "topics").write_text(text)
-    with pytest.raises(UserError, match="no queries in this file"):
-        list(read_queries(str(tmp_path / "topics")))

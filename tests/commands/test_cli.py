@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,8 @@ from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.retrieval import read_run, write_run
 from tests.builders import make_lists, random_run, write_collection, write_features
+from tests.conftest import ROOT
+from tests.forked import python
 
 
 def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,8 +38,7 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
     outputs = ["--json", json_file, "--table", table, "--per-query", per_query]
     assert main(["evaluate", *words, "--baseline", str(bm25), *outputs]) == 0
     shown = capsys.readouterr().out
-    assert "nDCG@10" in shown
-    assert "t-test" in shown
+    assert "nDCG@10" in shown and "t-test" in shown
     result = json.loads((tmp_path / "t.json").read_text())
     assert len(result["runs"]) == 2
     assert {difference["measure"] for difference in result["differences"]} == {"nDCG@10", "P@20", "AP", "RR"}
@@ -111,30 +109,25 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
     train = ["train", f"--data.train={lists}", "--data=ListsData", "--model=CrossEncoder", f"--output={run}"]
     train += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=8", "--loss=ListNet"]
     train += ["--batch_size=64", "--checkpoint_every=1"]  # a step, then the best model, then a checkpoint
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
-    code = limited + "import sys; from rerank.commands.cli import main; sys.exit(main({}))"
-    done = subprocess.run([sys.executable, "-c", code.format(retrieve)], capture_output=True, text=True, check=False)
+    code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+    code += "import sys; from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     if limit > 2_000:
-        assert done.returncode == 0, done.stderr
-        done = subprocess.run([sys.executable, "-c", code.format(train)], capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
+        python(code, *retrieve)
+    done = python(code, *(train if limit > 2_000 else retrieve), ends=2)
     assert "no space left" in done.stderr.splitlines()[-1]
-    left = [path for path in tmp_path.rglob("*") if path.name.endswith(".tmp")]
-    assert left == []
+    assert not list(tmp_path.rglob("*.tmp"))
     assert (run / "best").exists() == (limit == 5_000_000), "a model of 4 MB fits only there, its checkpoint nowhere"
     assert lists.exists() == (limit > 2_000)
     if limit > 2_000:  # with room again, the run goes on
         assert main(train) == 0
 
 
-def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path) -> None:
+def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
     code = "import os, sys; os.rmdir(os.getcwd()); from rerank.commands.cli import main; sys.exit(main(['losses']))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path / "gone"
-    )
-    assert done.returncode == 2 and done.stderr.startswith("rerank: error: the working directory was removed")
-    assert len(done.stderr.splitlines()) == 1
+    (said,) = python(code, ends=2, PYTHONPATH=str(ROOT)).stderr.splitlines()
+    assert said.startswith("rerank: error: the working directory was removed")
 
 
 def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
@@ -145,7 +138,6 @@ def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
         "from rerank.features.letor import letor_lists; "
         f"\nwith exiting() as end:\n    letor_lists(Path({str(features)!r}))\nsys.exit(end.code)"
     )
-    environment = os.environ | {"RERANK_HOME": str(tmp_path / "home")}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 2 and "no space left" in done.stderr and len(done.stderr.splitlines()) == 1
+    (said,) = python(code, ends=2, RERANK_HOME=str(tmp_path / "home")).stderr.splitlines()
+    assert "no space left" in said
     assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

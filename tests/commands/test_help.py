@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 
@@ -22,6 +20,7 @@ from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.help import EMPTY, option
 from rerank.training.classes import DATA, SAMPLERS, import_classes
 from rerank.training.config import Optimization, TrainConfig
+from tests.forked import python
 
 
 def first_words(text: str) -> list[str]:
@@ -58,24 +57,20 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
 def test_help_comes_without_torch(words: list[str], shown: str) -> None:
     run = f"from rerank.commands.cli import main\ntry: main({words!r})"
     code = f"import sys\n{run}\nfinally: print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    *lines, torch = done.stdout.splitlines()
+    *lines, torch = python(code).stdout.splitlines()
     assert shown in "\n".join(lines)
     assert torch == "False"
-
-
-def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit):
-        main([command, "--help"])
-    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "train"])
 def test_the_help_of_a_command_fits_80_columns_without_markup_and_types(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its examples and groups name options that there are."""
     monkeypatch.setenv("COLUMNS", "80")
-    text = help_of(command, capsys)
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = capsys.readouterr().out
     assert text.startswith(f"usage: rerank {command}")
     assert max(map(len, text.splitlines())) <= 80
     for noise in ("``", ":class:", "type:", "Optional[", "null", "{true,false}"):
@@ -83,19 +78,11 @@ def test_the_help_of_a_command_fits_80_columns_without_markup_and_types(
     written = re.findall(r"^  --(\S+)", text, re.MULTILINE)
     assert len(written) == len(set(written))
     assert command == "experiment" or not any("_" in name for name in written)
-    for line in PAGES.get(command, EMPTY).examples.splitlines():
-        assert f"  {line}\n" in text
-
-
-def test_examples_name_options_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert set(PAGES) <= set(COMMANDS)
-    for command, shown in PAGES.items():
-        text = help_of(command, capsys)
-        for name in re.findall(r"--[a-z][a-z0-9_-]*", shown.examples):
-            assert f"  {name} " in text or f"  {name}\n" in text, f"{command} {name}"
-        for keys in shown.groups.values():
-            for key in keys:
-                assert option(key) in text, f"{command} {key}"
+    shown = PAGES.get(command, EMPTY)
+    assert all(f"  {line}\n" in text for line in shown.examples.splitlines())
+    for name in re.findall(r"--[a-z][a-z0-9_-]*", shown.examples):
+        assert f"  {name} " in text or f"  {name}\n" in text, name
+    assert all(option(key) in text for keys in shown.groups.values() for key in keys)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +105,7 @@ def test_what_goes_into_a_class_is_explained(
 
 
 def test_the_list_of_commands_has_all_and_fits_80_columns() -> None:
+    assert set(PAGES) <= {*COMMANDS}
     assert {*COMMANDS} <= {*first_words(usage())}
     assert max(map(len, usage().splitlines())) <= 80
 
@@ -162,40 +150,37 @@ def test_a_class_can_be_named_by_its_name_alone() -> None:
     assert len(known) == len(set(known))
 
 
-START = ["train", "--data=ListsData", "--data.train=lists", "--model=CrossEncoder", "--model.name=m", "--output=out"]
+DATA_ALONE = ["train", "--data=ListsData", "--data.train=lists", "--output=out"]
+START = [*DATA_ALONE, "--model=CrossEncoder", "--model.name=m"]
+LISTNET = [*START, "--loss=ListNet"]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
-        (["--loss=ListNet", "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
-        (["--loss=ListNet", "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
-        (["--loss=ListNet", "--loss.reduction=all"], "loss.reduction: expected mean, sum or none, not all"),
-        (["--loss=DirectMetric", "--loss.relaxation=SmootI"], "loss.relaxation: there is no SmootI (did you mean 'Smo"),
-        (["--loss=ListNet", "--model=CrosEncoder"], "model: there is no CrosEncoder (did you mean 'CrossEncoder'?)"),
-        (["--loss=ListNet", "--model.nmae=m"], "model.nmae: CrossEncoder has no nmae (did you mean 'name'?)"),
-        (["--loss=ListNet", "--model.query_length=q"], "model.query_length: expected a whole number or null, not q"),
-        (["--loss=ListNet", "--data.tarin=x"], "data.tarin: ListsData has no tarin (did you mean 'train'?)"),
-        (["--loss=ListNet", "--precision=bf8"], "precision: expected auto, bf16, fp16 or fp32, not bf8"),
-        (["--loss=ListNet", "--patience=many"], "patience: expected a whole number or null, not many"),
-        (["--loss=ListNet", "--tracker=x"], "tracker: expected a list or null, not x"),
-        (["--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
+        ([*START, "--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
+        ([*LISTNET, "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
+        ([*LISTNET, "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
+        ([*LISTNET, "--loss.reduction=all"], "loss.reduction: expected mean, sum or none, not all"),
+        ([*START, "--loss=DirectMetric", "--loss.relaxation=SmootI"], "there is no SmootI (did you mean 'SmoothI'"),
+        ([*LISTNET, "--model=CrosEncoder"], "model: there is no CrosEncoder (did you mean 'CrossEncoder'?)"),
+        ([*LISTNET, "--model.nmae=m"], "model.nmae: CrossEncoder has no nmae (did you mean 'name'?)"),
+        ([*LISTNET, "--model.query_length=q"], "model.query_length: expected a whole number or null, not q"),
+        ([*LISTNET, "--data.tarin=x"], "data.tarin: ListsData has no tarin (did you mean 'train'?)"),
+        ([*LISTNET, "--precision=bf8"], "precision: expected auto, bf16, fp16 or fp32, not bf8"),
+        ([*LISTNET, "--patience=many"], "patience: expected a whole number or null, not many"),
+        ([*LISTNET, "--tracker=x"], "tracker: expected a list or null, not x"),
+        ([*START, "--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
+        ([*DATA_ALONE, "--model.name=m"], "model: choose a model first"),
+        ([*DATA_ALONE, "--model=CrossEncoder"], "model: CrossEncoder needs name; give --model.name"),
     ],
 )
 def test_what_training_refuses_is_readable(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*START, *words]) == 2
+    assert main(words) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line
     for riddle in ("Union", "Subtypes", "class_path", "Parser key", "NestedArg"):
         assert riddle not in line
-
-
-def test_a_model_that_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--data=ListsData", "--data.train=x", "--model.name=m", "--output=o"]) == 2
-    assert "model: choose a model first" in capsys.readouterr().err
-    assert main(["train", "--data=ListsData", "--data.train=x", "--model=CrossEncoder", "--output=o"]) == 2
-    assert "model: CrossEncoder needs name; give --model.name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("show", [collections, losses, measures, models])

@@ -73,7 +73,7 @@ def run(path: Path) -> Any:
 def scores(path: Path) -> Any:
     file = PairFile(path)
     return file.names, [
-        (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches()
+        (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches
     ]
 
 

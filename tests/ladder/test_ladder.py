@@ -145,6 +145,8 @@ def test_ladder_over_texts_has_every_rung_that_applies(text: Ladder, splits: dic
     assert text.left_out.keys() == {"as published"}
     assert text.rungs[1].what == "good" and text.rungs[2].kept
     assert text.queries == {name: len(Lists.open(place)) for name, place in splits.items()}
+    for lists in map(Lists.open, splits.values()):
+        assert set(lists.store.column_names) == {lists.store.order, "good"}, "users' lists stay as they are"
 
 
 def test_every_saved_ranker_ranks_as_it_was_measured(text: Ladder, tmp_path: Path) -> None:
@@ -177,11 +179,6 @@ def test_the_end_names_the_ranker_and_what_a_query_brings_along(tmp_path: Path) 
     assert ladder.saved == f"Saved: {place}. Next: rerank serve {place}; it needs engine."
     write_contract(place, {"class": "MLP"})
     assert ladder.saved == f"Saved: {place}. Next: rerank rerank --model {place} --lists LISTS --output FILE."
-
-
-def test_users_lists_stay_as_they_are(text: Ladder, splits: dict[str, str]) -> None:
-    for place in splits.values():
-        assert set(Lists.open(place).store.column_names) == {Lists.open(place).store.order, "good"}
 
 
 def test_a_published_head_is_a_rung_and_the_start(

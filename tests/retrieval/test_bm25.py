@@ -16,21 +16,15 @@ from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index, write_run
+from tests.forked import python
 from tests.retrieval.compared import foreign_index
-
-TOKENS = {
-    "d10": "red apple red",
-    "d9": "green apple pear",
-    "d2": "blue plum plum plum plum",
-    "d1": "blue cherry",
-    "unicode": "ärger 😀 naïve café",  # Lucene takes an emoji for a word
-    "d30": "blue cherry",
-}
+from tests.retrieval.conftest import DOCUMENTS
 
 
 def by_hand(query: str, k1: float, b: float) -> dict[str, float]:
     """Robertson's BM25 as Lucene has it: without the constant factor k1 + 1, and with an idf that is never negative."""
-    documents = {id: text.split() for id, text in TOKENS.items()}
+    no_terms = ("blank", "control", "stop")
+    documents = {id: text.lower().split() for id, text in DOCUMENTS.items() if id not in no_terms}  # an emoji is a word
     average = sum(map(len, documents.values())) / len(documents)
     scores: dict[str, float] = {}
     for term in query.split():
@@ -141,9 +135,7 @@ class Killed(FilesFolder):
         os.kill(os.getpid(), signal.SIGKILL)
 build_index(Killed(sys.argv[1]))
 """
-    path = fruit.name.partition(":")[2]
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, timeout=120)
-    assert done.returncode == -signal.SIGKILL
+    python(script, fruit.name.partition(":")[2], ends=-signal.SIGKILL)
     left = list((home / "indexes").iterdir())
     assert left
     assert all(folder.name.startswith(".") for folder in left)
@@ -167,10 +159,8 @@ except UserError as error:
 """
     lines = (f"{n}\t{' '.join(f'word{n * m % 9973}' for m in range(40))}\n" for n in range(8000))
     (tmp_path / "docs.tsv").write_text("".join(lines))
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert done.stdout == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n", (
-        done.stderr
-    )
+    said = python(script, str(tmp_path)).stdout
+    assert said == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n"
     assert os.listdir(tmp_path) == ["docs.tsv"]
 
 
@@ -197,10 +187,8 @@ except UserError as error:
     print(error)
 """
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    environment = {**os.environ, **proxies, "PYSERINI_CACHE": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, timeout=120)
-    assert done.stdout.startswith("prebuilt index 'cacm' cannot be downloaded"), done.stderr
-    assert done.stdout.count("\n") == 1
+    (said,) = python(script, **proxies, PYSERINI_CACHE=str(tmp_path)).stdout.splitlines()
+    assert said.startswith("prebuilt index 'cacm' cannot be downloaded")
 
 
 @pytest.fixture
@@ -285,10 +273,8 @@ def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Pat
     pipe = subprocess.PIPE
     processes = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:  # before any is waited for
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     indexes = {process.communicate(timeout=200)[0] for process in processes}

@@ -104,18 +104,3 @@ def test_weighted_sums_are_those_of_a_dozen_lines(rankings: list[list[Scored]], 
     assert found == pytest.approx(expected, abs=1e-9)
     equal = dict(fuse(runs)["q"])
     assert equal == pytest.approx({id: s / len(runs) for id, s in fuse(runs, [1.0] * len(runs))["q"]}, abs=1e-9)
-
-
-@given(st.lists(RANKING, min_size=1, max_size=5), st.randoms())
-def test_the_order_of_the_runs_decides_ties_alone(rankings: list[list[str]], rng: object) -> None:
-    shuffled = rankings[:]
-    rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert dict(reciprocal_ranks(shuffled)) == dict(reciprocal_ranks(rankings))
-
-
-def test_the_mean_of_z_scores_by_hand() -> None:
-    """z of (1, 2, 3) is (-a, 0, a), of (30, 20, 40) it is (0, -a, a), with a = sqrt(3/2)."""
-    found = ensemble([ranking([1, 2, 3]), ranking([30, 20, 40])])["q"]
-    a = 1.5**0.5
-    assert [scored.id for scored in found] == ["d2", "d0", "d1"]
-    assert [scored.score for scored in found] == pytest.approx([a, -a / 2, -a / 2])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import write_collection
+from tests.forked import python
 from tests.retrieval.compared import compare, foreign_index
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
@@ -118,9 +116,7 @@ print(*compare(build_index(collection), list(collection.queries()), BM25(), 150)
 @pytest.mark.slow
 def test_scores_are_those_of_a_search_of_cranfield(shared_data: Path, tmp_path: Path) -> None:
     homes = {"IR_DATASETS_HOME": str(shared_data / "ir_datasets"), "RERANK_HOME": str(tmp_path / "home")}
-    # In a process of its own: ir_datasets reads its home when it is imported.
-    command = [sys.executable, "-c", CRANFIELD]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **homes}, timeout=200)
+    done = python(CRANFIELD, **homes)
     count, apart = map(int, done.stdout.split())
     assert count > 30_000
     assert apart > 0.9 * count

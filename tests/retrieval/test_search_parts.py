@@ -10,7 +10,7 @@ from rerank.collections import Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import build_lists
 from rerank.retrieval import BM25, build_index
-from rerank.retrieval.search import PAIRS, search_stored
+from rerank.retrieval.bm25 import PAIRS, search_stored
 from tests.builders import contents, write_collection
 from tests.forked import Command
 

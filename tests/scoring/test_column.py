@@ -23,6 +23,7 @@ from rerank.scoring import parts as scoring
 from rerank.scoring.column import add_model
 from rerank.scoring.in_sample import remember, shared_queries
 from tests.builders import make_lists, make_lists_with_added, train
+from tests.forked import python
 
 
 def save(model: CrossEncoder | SelfAttention, lists: Lists, folder: Path) -> Path:
@@ -128,7 +129,7 @@ def test_kills_end_with_the_same_bytes(wanted: int, cross_encoder: Path, tmp_pat
     here = ["add", "--lists", str(tmp_path / "whole" / "lists"), "--model", str(cross_encoder), "--name", "ce"]
     words = [sys.executable, "-c", KILLED, str(tmp_path / "killed" / "lists"), str(cross_encoder), "1", str(wanted)]
     done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=1800)
-    subprocess.run([sys.executable, "-c", SMALL, *here], check=True, capture_output=True)
+    python(SMALL, *here)
     columns = [tmp_path / name / "lists" / "columns" for name in ("whole", "killed")]
     assert [sorted(p.name for p in c.iterdir()) for c in columns] == [["bm25.arrow", "ce.arrow"]] * 2
     assert (columns[0] / "ce.arrow").read_bytes() == (columns[1] / "ce.arrow").read_bytes()
@@ -144,7 +145,6 @@ def test_queries_of_the_training_are_refused(
     words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24", "--loss=RankNet"]
     train([*words, "--data.validation_share=0.25", "--epochs=1"])
     trained = shared_queries(lists, run / "best")
-    assert trained is not None
     judged = [query for query in lists.query_ids if (lists.qrels or {}).get(query)]
     assert set(trained) < set(judged) and len(trained) == len(judged) - round(len(judged) * 0.25)
     assert shared_queries(other, run / "best") == []
@@ -189,9 +189,8 @@ def test_what_cannot_be_scored(
     make_lists(tmp_path)
     words = [word.format(model=cross_encoder, lists=tmp_path / "lists") for word in words]
     assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert re.search(message, lines[0]), lines
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(message, line), line
 
 
 def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
@@ -14,13 +13,12 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.mixed import write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.cosines import add_cosines
-from rerank.tasks.answer import answer_lines
-from tests.builders import make_lists, make_lists_with_added, write_collection
+from tests.builders import answers, make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -64,7 +62,7 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     made = lists.store.entry("dense").made
     write_ranker(None, {"bm25": 0.4, "dense": 0.6}, 0, tmp_path / "ranker", cosines={"dense": made})
     ranker = rerank.load(tmp_path / "ranker")
-    assert isinstance(ranker, Mixed) and ranker.needs() == ["bm25"]
+    assert ranker.needs() == ["bm25"]
     expected = ranker.predict(lists)
     shutil.copytree(tmp_path / "lists", tmp_path / "bare")
     Lists.open(tmp_path / "bare").store.drop_column("dense")
@@ -85,10 +83,8 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     for ranked in ranker.rank(query, texts, columns=columns):
         scores[ranked["corpus_id"]] = ranked["score"]
     assert scores == pytest.approx(expected[part], abs=1e-3)
-    out = io.StringIO()
     line = json.dumps({"query": query, "documents": texts, "columns": columns})
-    assert answer_lines(ranker, [line], out) == 0
-    for found in json.loads(out.getvalue())["ranking"]:
+    for found in answers(ranker, line)[0]["ranking"]:
         assert found["score"] == pytest.approx(scores[found["index"]], abs=1e-6)
     for found in (run, written):
         values = sorted((scored.score for scored in found[bare.query_ids[0]]), reverse=True)

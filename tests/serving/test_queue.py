@@ -10,6 +10,7 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.serving.client import PATIENCE, Client, process, read_all, thread
 
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
 BODY = b'{"query": "a wing", "documents": ["jet", "wing"]}'
+VECTORS = {"model": "mlp", "query": "", "documents": [{"features": [1, 2]}]}
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,17 @@ def rankers(folders: dict[str, Path]) -> dict[str, Ranker]:
 
 def batches(client: Client, model: str = "text") -> float:
     return client.metrics().get(f'rerank_batches_total{{model="{model}"}}', 0)
+
+
+def statuses(client: Client, bodies: list[dict[str, Any]]) -> list[int]:
+    """Of requests that come one by one, and wait until all are there."""
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        with ALONE:
+            asked = []
+            for number, body in enumerate(bodies):
+                asked.append(pool.submit(client.ask, body))
+                client.until("rerank_requests_inside", number + 1)
+        return [one.result()[0] for one in asked]
 
 
 def test_what_waits_is_scored_together(rankers: dict[str, Ranker], folders: dict[str, Path]) -> None:
@@ -58,30 +71,18 @@ def test_the_oldest_is_first_and_few_go_together(rankers: dict[str, Ranker], mon
     monkeypatch.setattr(
         desk, "_scores", lambda batch: seen.append([len(o.question.texts) for o in batch]) or score(batch)
     )
-    with thread(rankers, Limits()) as client, ThreadPoolExecutor(10) as pool:
-        vectors = {"model": "mlp", "query": "", "documents": [{"features": [1, 2]}]}
-        bodies = [GOOD, GOOD, vectors, GOOD, GOOD | {"documents": ["wing"] * 9}, vectors]
-        with ALONE:
-            asked = []
-            for number, body in enumerate(bodies):
-                asked.append(pool.submit(client.ask, body))
-                client.until("rerank_requests_inside", number + 1)
-        assert [one.result()[0] for one in asked] == [200] * 6
+    with thread(rankers, Limits()) as client:
+        bodies = [GOOD, GOOD, VECTORS, GOOD, GOOD | {"documents": ["wing"] * 9}, VECTORS]
+        assert statuses(client, bodies) == [200] * 6
         # The first alone, as nothing else waited; then four texts; vectors; and what is larger than a batch alone.
         assert seen == [[2], [2, 2], [1, 1], [9]]
         assert (batches(client), batches(client, "mlp")) == (3, 1)
 
 
 def test_one_that_fails_spoils_no_other(rankers: dict[str, Ranker]) -> None:
-    with thread(rankers, Limits()) as client, ThreadPoolExecutor(3) as pool:
-        vectors = {"model": "mlp", "query": "", "documents": [{"features": [1, 2]}]}
-        nothing = vectors | {"documents": [{"features": [1, None]}]}
-        with ALONE:
-            asked = []
-            for number, body in enumerate((vectors, nothing, vectors)):
-                asked.append(pool.submit(client.ask, body))
-                client.until("rerank_requests_inside", number + 1)
-        assert [one.result()[0] for one in asked] == [200, 400, 200]
+    with thread(rankers, Limits()) as client:
+        nothing = VECTORS | {"documents": [{"features": [1, None]}]}
+        assert statuses(client, [VECTORS, nothing, VECTORS]) == [200, 400, 200]
 
 
 def test_a_full_queue_refuses_and_empties(rankers: dict[str, Ranker]) -> None:
@@ -126,7 +127,6 @@ def test_who_goes_away_leaves_the_queue(rankers: dict[str, Ranker]) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_lets_what_was_accepted_finish(folders: dict[str, Path], number: int, code: int) -> None:
     with process(folders["text"]) as client:
-        assert client.process is not None
         connection, rest = client.half(BODY)
         many = {"query": "a", "documents": ["wing " * 50] * 900}
         with ThreadPoolExecutor(4) as pool:

@@ -140,8 +140,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
         main(["train", *words, "--print_config"])
     except SystemExit as left:
         assert left.code == 0
-    config: dict[str, Any] = yaml.safe_load(capsys.readouterr().out)
-    return config
+    return yaml.safe_load(capsys.readouterr().out)
 
 
 def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,19 +273,3 @@ def test_a_dotted_key_says_what_the_nested_one_says(section: str, key: str, valu
         nested = {part: nested}
     base = {"optimization": {"a": 5}, "base": {"model": {"class_path": "MLP"}, "data": {"b": 1, "z": 2}}}
     assert merged(base, {f"{section}.{key}": value}, NAMES) == merged(base, nested, NAMES)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
-        *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: ="),
-        *('a: "\\ud800"', "--- 1\n--- 2", "%YAML 9.9\n---\na: 1"),
-        *("a: " + "[" * 2000, "a: " + "{b: " * 2000),
-    ],
-)
-def test_hostile_yaml_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(text + "\n")
-    with pytest.raises(UserError) as caught:
-        read_config(tmp_path / "a.yaml")
-    assert "\n" not in str(caught.value) and "a.yaml" in str(caught.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -16,9 +15,9 @@ from hypothesis import strategies as st
 import rerank
 from rerank.commands.cli import main
 from rerank.models.base import Model
+from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
-from rerank.tasks.answer import answer_lines
-from tests.builders import make_rankers
+from tests.builders import answers, make_rankers
 
 
 @pytest.fixture(scope="module")
@@ -31,22 +30,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def models(folders: dict[str, Path]) -> dict[str, Model]:
-    from rerank.models.load import load_model
-
     return {name: load_model(folder) for name, folder in folders.items()}
-
-
-def answers(model: Model, *lines: str | bytes) -> list[dict[str, Any]]:
-    """The answers, each of them strict JSON in UTF-8."""
-    out = io.StringIO()
-    failed = answer_lines(model, lines, out)
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    read = [json.loads(line, parse_constant=refuse) for line in out.getvalue().encode().splitlines()]
-    assert failed == sum("error" in answer for answer in read)
-    return read
 
 
 TEXT = '{"query": "a wing", "documents": ["jet", "wing"]}'
@@ -181,9 +165,7 @@ def test_options_of_networks_are_refused(
 
 def test_precision_is_honoured(models: dict[str, Model]) -> None:
     def scores(precision: Any) -> list[float]:
-        out = io.StringIO()
-        assert not answer_lines(models["text"], [TEXT], out, precision=precision)
-        return [row["score"] for row in json.loads(out.getvalue())["ranking"]]
+        return [row["score"] for row in answers(models["text"], TEXT, precision=precision)[0]["ranking"]]
 
     assert scores("fp32") != scores("bf16") == pytest.approx(scores("fp32"), abs=0.1)
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
 from rerank.commands.cli import main
-from tests.builders import make_lists, train, write_features
-
-
-def content(folder: Path) -> dict[Path, str]:
-    return {p: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.rglob("*") if p.is_file()}
+from tests.builders import contents, make_lists, train, write_features
 
 
 @pytest.fixture
@@ -51,9 +46,9 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
     ],
 )  # fmt: skip
 def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    before = content(place)
+    before = contents(place)
     assert main(words) == 2
-    assert message in capsys.readouterr().err and content(place) == before
+    assert message in capsys.readouterr().err and contents(place) == before
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.parquet", "x.trec", "t.md", "j.json", "p.tsv"])

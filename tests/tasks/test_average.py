@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
@@ -42,7 +41,6 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Li
 
 
 def value(model: str, lists: Lists) -> float:
-    assert lists.qrels is not None
     return evaluate(lists.run(load_model(model).predict(lists)), lists.qrels, "nDCG@5").mean["nDCG@5"]
 
 
@@ -61,9 +59,3 @@ def test_what_the_models_were_trained_on_is_remembered(tmp_path: Path, made: tup
     folders, train, _ = made
     average(folders[:3], str(tmp_path / "average"))
     assert shared_queries(train, tmp_path / "average") == train.query_ids[:3]
-
-
-def test_weights_and_lists_are_not_for_each_other(tmp_path: Path, made: tuple[list[str], Lists, Lists]) -> None:
-    folders, _, lists = made
-    with pytest.raises(UserError, match="only one of the two"):
-        average(folders, str(tmp_path / "average"), weights=[1, 0, 0, 0], lists=lists)

@@ -102,7 +102,6 @@ def test_other_libraries_show_probabilities(hf: tuple[Path, Lists], tmp_path: Pa
     assert len(pairs) > 3  # that nobody cuts
     theirs = Theirs(str(tmp_path / "new"), device="cpu").predict(pairs, activation_fn=nn.Sigmoid())
     ours = load_model(tmp_path / "new")
-    assert isinstance(ours, CrossEncoder)
     assert theirs == pytest.approx(sigmoid(ours.text_scores(pairs, precision="fp32")), abs=1e-5)
     ranked = ours.rank(pairs[0][0], [text for _, text in pairs])
     assert [entry["probability"] for entry in ranked] == sorted(ours.probabilities(pairs).tolist(), reverse=True)
@@ -181,7 +180,6 @@ def test_other_lists_are_measured_with_what_was_fitted(hf: tuple[Path, Lists], t
     best, lists = hf
     test = judged_by(load_model(best), make_lists(tmp_path / "test", seed=5), seed=7)
     found = rerank.calibrate(str(best), lists, output=str(tmp_path / "new"), test=test)
-    assert found.test is not None
     p, relevant = load_model(tmp_path / "new").probabilities(test), test.grades > 0
     assert found.test.after.brier == pytest.approx(((p - relevant) ** 2).mean(), abs=1e-5)
     for (_, least), above in zip(found.thresholds.items(), found.test.found, strict=True):

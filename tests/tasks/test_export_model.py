@@ -97,7 +97,6 @@ def test_ndcg_of_int8_is_that_of_its_scores(best: Path, lists: Lists, tmp_path: 
     scores = graphs.scores_of(run, inputs, some.row_numbers)
     runs = {"small": scores, "whole": model.text_scores(pairs_of(some), precision="fp32")}
     table = rerank.evaluate(some, runs, "nDCG@10").to_dataframe().set_index("run")["mean"]
-    assert found is not None
     assert (found.ours, found.first) == (pytest.approx(table["small"]), pytest.approx(table["whole"]))
     assert found.difference == pytest.approx(table["small"] - table["whole"])
 

@@ -184,16 +184,3 @@ def test_scores_of_random_weights_are_warned_of(
         model.predict(lists)  # trained in place, loaded, loaded by name
     rerank.CrossEncoder(str(tiny_model), **SMALL, start="bm25").predict(lists)  # nothing is random
     assert not warnings_of(caplog)
-
-
-def test_what_other_libraries_call_it_is_led_to_the_name(tiny_model: Path, parts: dict[str, rerank.Lists]) -> None:
-    with pytest.raises(rerank.UserError, match=r"predict: there is no batch_size; budget="):
-        rerank.CrossEncoder(str(tiny_model), **SMALL).predict([("a", "b")], batch_size=8)
-    for name, way in {
-        "lr": r"optimization=rerank\.Optimization\(encoder_lr=…, head_lr=…\)",
-        "learning_rate": r"Optimization\(encoder_lr=…, head_lr=…\)",
-        "warmup_ratio": r"Optimization\(warmup=…\)",
-        "num_train_epochs": r"did you mean 'epochs'",
-    }.items():
-        with pytest.raises(rerank.UserError, match=rf"no setting '{name}'.*{way}"):
-            rerank.train(linear(), parts["train"], rerank.MSE(), output="never", **{name: 0.1})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.column import add_model
 from rerank.scoring.in_sample import remember
-from rerank.tasks.answer import answer_lines
-from tests.builders import make_lists
+from tests.builders import answers, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
 
@@ -82,10 +80,8 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
     scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
     expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
     assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
-    out = io.StringIO()
     line = json.dumps({"query": query, "documents": documents, "columns": columns})
-    assert answer_lines(str(place / name), [line], out) == 0
-    assert [one["index"] for one in json.loads(out.getvalue())["ranking"]] == expected
+    assert [one["index"] for one in answers(str(place / name), line)[0]["ranking"]] == expected
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
 
@@ -99,11 +95,10 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
 def test_a_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists, tmp_path: Path) -> None:
     model = rerank.MLP(hidden=[4], columns=["bm25"])
     model.prepare(lists, 1)
-    ranker, out = Mixed(model, {"dense": 1.0}, text=1), io.StringIO()
+    ranker = Mixed(model, {"dense": 1.0}, text=1)
     line = {"features": [[1], [2], [4]], "columns": {"dense": [1, None, 3]}}
-    assert answer_lines(ranker, [json.dumps(line)], out) == 0
     expected = ranker.mixed_given(line["columns"], model.predict(np.array(line["features"], np.float32)))  # type: ignore[arg-type]
-    ranking = json.loads(out.getvalue())["ranking"]
+    ranking = answers(ranker, json.dumps(line))[0]["ranking"]
     assert [one["score"] for one in ranking] == sorted(expected.tolist(), reverse=True)
     text = rerank.rerank_lists(model, lists)
     expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
