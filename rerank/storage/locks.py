@@ -25,7 +25,6 @@ from rerank.storage.files import (
     atomic_write,
     cannot_be_written,
     is_stream,
-    leftovers,
     make_parent,
     old_beside,
     warn_once,
@@ -172,7 +171,9 @@ def _clear_away(path: Path) -> None:
         else:
             os.rename(old, path)
             log.warning("%s: put back, as the process that was replacing it was killed", path)
-    _remove(leftovers(path))
+    # No glob: that of `run` would match what a writer of `run.2` is about to finish.
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    _remove(found for found in [*path.parent.iterdir()] if name.fullmatch(found.name))
 
 
 def _remove(paths: Iterable[Path]) -> None:
