@@ -289,10 +289,8 @@ def is_stream(path: Path) -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file's content is on the disk: after a power cut, a rename may otherwise have outlived it.
-
-    So are the names in a folder, where the file system has such a thing.
-    """
+    """Wait until a file's content, or a folder's names, are on the disk: a rename may outlive them in a power cut."""
+    # Not every file system can flush a folder.
     with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
         number = os.open(path, os.O_RDONLY)
         try:

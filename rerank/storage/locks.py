@@ -21,14 +21,7 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
-from rerank.storage.files import (
-    atomic_write,
-    cannot_be_written,
-    is_stream,
-    make_parent,
-    old_beside,
-    warn_once,
-)
+from rerank.storage.files import atomic_write, cannot_be_written, is_stream, make_parent, old_beside, warn_once
 
 log = logging.getLogger("rerank")
 
