@@ -364,10 +364,8 @@ class Lists:
     def _places_of_ids(self) -> Array:
         """Where each candidate's document stands when their ids are sorted, ``[T]``, by which trec_eval breaks ties."""
         rows, where = np.unique(self.documents, return_inverse=True)
-        ids = np.array(self.document_ids(rows), dtype=object)
-        places = np.empty(len(rows), np.int64)
-        places[np.argsort(ids, kind="stable")] = np.arange(len(rows))
-        return places[where]
+        order = np.argsort(np.array(self.document_ids(rows), dtype=object), kind="stable")
+        return np.argsort(order)[where]
 
 
 def concat(parts: Sequence[Lists]) -> Lists:
