@@ -7,10 +7,12 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,7 +41,7 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
     with atomic_folder(folder) as temporary:
         raw, kept = temporary / "features.raw", list[Block]()  # everything but the features, which wait on the disk
         with raw.open("wb") as file:
-            for block in parse_file(path, layout):
+            for block in _parse_file(path, layout):
                 file.write(np.ascontiguousarray(block.features).data)  # tofile does not say why it fails
                 kept.append(replace(block, features=np.empty((0, block.features.shape[1]))))
         if not kept:
@@ -55,9 +57,9 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
     return Lists.open(folder)
 
 
-def parse_file(path: Path, layout: Layout | None = None, threads: int | None = None) -> Iterator[Block]:
+def _parse_file(path: Path, layout: Layout | None) -> Iterator[Block]:
     """The rows of a file in order, a block at a time, parsed ahead in threads."""
-    threads = threads or os.cpu_count() or 1
+    threads = os.cpu_count() or 1
     size = None if path.suffix in COMPRESSED else path.stat().st_size
     qid: bool | None = None
     line = 1
@@ -130,7 +132,7 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
         queries = read_sizes(path, len(grades))
     codes: dict[str, int] = {}
     run_codes = [codes.setdefault(name, len(codes)) for name, _ in queries]
-    places = Counter(code for i, code in enumerate(run_codes) if i == 0 or run_codes[i - 1] != code)
+    places = Counter(code for code, _ in groupby(run_codes))
     of_row = np.repeat(np.array(run_codes), [count for _, count in queries])
     order = np.argsort(of_row, kind="stable")
     lengths = np.bincount(of_row, minlength=len(codes))
@@ -174,12 +176,5 @@ def _unique_ids(kept: list[Block], of_row: Array) -> tuple[pa.Array, int]:
     named = (pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept)
     ids = pc.coalesce(pa.concat_arrays(list(named)), rows)
     codes = ids.dictionary_encode().indices.to_numpy()
-    pairs = of_row.astype(np.int64) * (int(codes.max()) + 1) + codes
-    again = np.ones(len(pairs), dtype=bool)
-    again[np.unique(pairs, return_index=True)[1]] = False
-    if not again.any():
-        return ids, 0
-    names = ids.to_pylist()
-    for row in np.flatnonzero(again):
-        names[row] += f"#{row + 1}"
-    return pa.array(names, pa.string()), int(again.sum())
+    again = pd.DataFrame({"query": of_row, "id": codes}).duplicated().to_numpy()
+    return pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, rows, "#"), ids), int(again.sum())

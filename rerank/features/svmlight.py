@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -75,10 +76,8 @@ def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | No
     grades: list[int] = []
     bodies: list[bytes] = []
     documents: list[str | None] = []
-    names: list[bytes] = [] if qid else [b"qid:"]
-    sizes: list[int] = [] if qid else [0]
-    head, commented = 2 if qid else 1, b"#" in text
-    comment, last = b"", b""
+    names: list[bytes] = []
+    head, commented, comment = 2 if qid else 1, b"#" in text, b""
     for line in text.split(b"\n"):
         if commented:
             line, _, comment = line.partition(b"#")
@@ -90,13 +89,7 @@ def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | No
         if (grade := GRADES.get(words[0])) is None:
             return None
         grades.append(grade)
-        if qid and words[1] != last:
-            last = words[1]
-            if not last.startswith(b"qid:") or len(last) == 4:
-                return None
-            names.append(last)
-            sizes.append(0)
-        sizes[-1] += 1
+        names.append(words[1] if qid else b"")
         bodies.append(words[-1])
         if commented:
             documents.append(_document(comment))
@@ -112,9 +105,10 @@ def parse_regularly(text: bytes, qid: bool, layout: Layout | None) -> Block | No
     unordered[ends - counts] = False
     if unordered.any() or not _fits(int(index.min()), int(index.max()), layout):
         return None
-    queries = [(name[4:].decode(errors="replace"), size) for name, size in zip(names, sizes, strict=True)]
-    if any(len(name.split()) > 1 for name, _ in queries):
-        return None  # a blank that is none of ASCII's
+    runs = [(name.decode(errors="replace"), len(list(rows))) for name, rows in groupby(names)]
+    if qid and not all(name.startswith("qid:") and len(name) > 4 and len(name.split()) == 1 for name, _ in runs):
+        return None  # no query, or one with a blank that is none of ASCII's
+    queries = [(name[4:], size) for name, size in runs]
     return _block(grades, queries, documents, counts, index, values, layout)
 
 
@@ -179,7 +173,7 @@ def parse_carefully(text: bytes, path: str, line: int = 1, *, qid: bool = True, 
     grades: list[int] = []
     rows: list[dict[int, float]] = []
     documents: list[str | None] = []
-    runs: list[tuple[str, int]] = []
+    names: list[str] = []
     for number, raw in enumerate(text.split(b"\n"), line):
         content, _, comment = raw.partition(b"#")
         words = [word.decode(errors="replace") for word in content.split()]
@@ -187,11 +181,7 @@ def parse_carefully(text: bytes, path: str, line: int = 1, *, qid: bool = True, 
             continue
         where = f"{path}:{number}"
         grades.append(_grade(words[0], where))
-        name = _qid(words[1] if len(words) > 1 else "", where) if qid else ""
-        if runs and runs[-1][0] == name:
-            runs[-1] = (name, runs[-1][1] + 1)
-        else:
-            runs.append((name, 1))
+        names.append(_qid(words[1] if len(words) > 1 else "", where) if qid else "")
         features: dict[int, float] = {}
         for word in words[1 + qid :]:
             feature, value = _feature(word, where, layout)
@@ -203,7 +193,8 @@ def parse_carefully(text: bytes, path: str, line: int = 1, *, qid: bool = True, 
     counts = np.array([len(row) for row in rows], np.int64)
     index = np.fromiter((i for row in rows for i in row), np.int64)
     values = np.fromiter((v for row in rows for v in row.values()), np.float64)
-    return _block(grades, runs, documents, counts, index, values, layout)
+    queries = [(name, len(list(rows))) for name, rows in groupby(names)]
+    return _block(grades, queries, documents, counts, index, values, layout)
 
 
 def _grade(word: str, where: str) -> int:

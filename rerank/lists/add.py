@@ -107,33 +107,24 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
 
 
 def _rows(every: Lists, queries: pa.DictionaryArray, documents: pa.Array) -> Array:
-    """The rows of candidates by the ids of query and document, ``[n]`` int64; -1 where a query does not have it.
-
-    Memory is that of the rows which are looked for together and of the lists that they are of.
-    """
+    """The rows of candidates by the ids of query and document, ``[n]`` int64; -1 where a query does not have it."""
     store, result = every.store, np.full(len(queries), -1, dtype=np.int64)
     query = _positions(queries.dictionary, store.queries.column("query_id"))[queries.indices.to_numpy()]
-    rows = every.select(np.unique(query[query >= 0])).row_numbers
-    if not len(rows):
-        return result
+    rows = every.select(np.unique(query[query >= 0])).row_numbers  # no more than the lists of these queries
     candidates = store.document[rows]
     there = np.unique(candidates)
     at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
     both = np.flatnonzero((query >= 0) & (at >= 0))
     count = store.documents.num_rows
     keys = store.query[rows].astype(np.int64) * count + candidates
-    wanted = query[both] * count + there[at[both]]
-    order = np.argsort(keys, kind="stable")
-    found = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
-    same = keys[found] == wanted
-    result[both[same]] = rows[found[same]]
+    places = _positions(pa.array(query[both] * count + there[at[both]]), pa.array(keys))
+    result[both[places >= 0]] = rows[places[places >= 0]]
     return result
 
 
-def _positions(ids: pa.Array, known: pa.ChunkedArray) -> Array:
-    """The position of each id among those that are known, ``[n]`` int64; -1 where it is not."""
-    found = pc.index_in(ids, value_set=known.cast(ids.type))
-    return found.fill_null(-1).to_numpy().astype(np.int64)
+def _positions(values: pa.Array, known: pa.Array | pa.ChunkedArray) -> Array:
+    """The position of each value among those that are known, ``[n]`` int64; -1 where it is not."""
+    return pc.index_in(values, value_set=known.cast(values.type)).fill_null(-1).to_numpy().astype(np.int64)
 
 
 def read_column(every: Lists, name: str, file: PairFile) -> tuple[Array, list[str]]:

@@ -194,10 +194,7 @@ def _documents(
 
 
 def _present(ranked: _List, rows: Mapping[str, int], name: str) -> tuple[_List, Array]:
-    """A list with the rows of its documents.
-
-    Judged documents that the collection does not have cannot be added; retrieved ones must be there.
-    """
+    """A list without judged documents to add that the collection lacks, and the rows of those that are there."""
     query, documents, scores, added = ranked
     places = np.array([rows[id] for id in documents], np.int32)
     lost = np.flatnonzero(places == LACKING)

@@ -83,18 +83,14 @@ class ListsData(Data):
         way_out = ", or set data.unjudged to train on columns alone"
         found = [Lists.open(name) if self.unjudged else judged_lists(name, way_out) for name in folders]
         train = found[0] if len(found) == 1 else concat(found)
-        validation = None if self.validation is None else judged_lists(self.validation)
-        test = None if self.test is None else judged_lists(self.test)
+        validation, test = (None if name is None else judged_lists(name) for name in (self.validation, self.test))
         check_disjoint(train, {"validation": validation, "test": test})
         if validation is None and self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
-        return Splits(
-            train.with_added(),
-            None if validation is None else validation.top(self.depth),
-            None if test is None else test.top(self.depth),
-        )
+        validation, test = (None if lists is None else lists.top(self.depth) for lists in (validation, test))
+        return Splits(train.with_added(), validation, test)
 
 
 def shards(names: Sequence[str]) -> list[str]:

@@ -82,9 +82,7 @@ def _json_lines(lists: Lists, path: Path) -> None:
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for table in _tables(lists):
-            names, columns = table.column_names, [column.to_pylist() for column in table.columns]
-            rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-            file.writelines(encode(row) + "\n" for row in rows)
+            file.writelines(encode(row) + "\n" for row in table.to_pylist())
 
 
 def _parquet(lists: Lists, path: Path) -> None:

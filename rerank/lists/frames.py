@@ -26,7 +26,7 @@ from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import CANDIDATES, ENDS, VERSION, candidates_hash
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
-from rerank.storage.arrow import Array, flat_batch
+from rerank.storage.arrow import Array, flat_batch, starts_of
 from rerank.storage.files import open_parquet, plain_name
 
 if TYPE_CHECKING:
@@ -50,11 +50,7 @@ RIGHT = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 
 class NamedFrame(NamedTuple):
-    """A data frame with our names for the fields that it has.
-
-    Attributes:
-        frame: a row per candidate, in the order of the lists; its index is what messages call the rows.
-    """
+    """A data frame with our names for the fields that it has; its index is what messages call the rows."""
 
     frame: pd.DataFrame
     called: Mapping[str, str]
@@ -146,19 +142,13 @@ def _read(path: Path) -> tuple[pd.DataFrame, str]:
             return frame.set_axis(range(1, len(frame) + 1)), f"{path}: row "
         case ".csv" | ".tsv":
             rows = read_csv(path)
-            _, header = next(rows, (0, [""]))
-            places, cells = _columns_of(rows)
-            frame = pd.DataFrame(cells, index=places, columns=[cell.strip() for cell in header], dtype=object)
-            return frame, f"{path}:"
+            header = [cell.strip() for cell in next(rows, (0, [""]))[1]]
+            lines = dict(rows)
+            return pd.DataFrame(list(lines.values()), index=list(lines), columns=header, dtype=object), f"{path}:"
         case ".jsonl":
-            places, records = _columns_of(read_json_objects(path, RIGHT, strict=True))
-            return pd.DataFrame(records, index=places, dtype=object), f"{path}:"
+            records = dict(read_json_objects(path, RIGHT, strict=True))
+            return pd.DataFrame(list(records.values()), index=list(records), dtype=object), f"{path}:"
     raise UserError(f"{path}: cannot tell the format; the name must end in .parquet, .csv, .tsv or .jsonl")
-
-
-def _columns_of(pairs: Any) -> tuple[list[int], list[Any]]:
-    listed = list(pairs)
-    return [place for place, _ in listed], [value for _, value in listed]
 
 
 def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
@@ -167,12 +157,6 @@ def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
     Rows are sorted by ``rank`` where there is one; else what ordered the lists is the first column of a single number
     by which they are sorted as they come, best first, or nothing. Rows of a query may be scattered; queries keep the
     order in which they come first.
-
-    >>> import pandas as pd
-    >>> store = store_of(as_table(pd.DataFrame({
-    ...     "query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "grade": [1, 0, 0], "bm25": [9.5, 7.0, 3.0]})))
-    >>> store.ends.tolist(), store.column("bm25").tolist(), store.grades.tolist(), store.order
-    ([2, 3], [9.5, 7.0, 3.0], [1, 0, 0], 'bm25')
     """
     table = _each_once(_with_grades(_identified(table)))
     codes, queries = table.frame["query_id"].factorize()
@@ -455,20 +439,12 @@ def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> b
     """Whether numbers look like ranks: in every list distinct whole numbers from 0 or 1, the lower the better.
 
     The lower is the better where they ascend with the rows, or are as many as the list is long and are not the lower
-    for what is not relevant. A few numbers look like anything.
-
-    >>> numbers, lists = np.array([1.0, 2, 3, 4, 5, 6, 1, 2]), np.array([0, 0, 0, 0, 0, 0, 1, 1])
-    >>> counts_from_the_best(numbers, lists, None), counts_from_the_best(numbers[::-1], lists[::-1], None)
-    (True, False)
-
-    ``values`` are without NaN, ``codes`` the numbers of the lists, ``grades`` NaN where there is none; ``[n]`` each.
+    for what is not relevant. A few numbers look like anything. ``codes`` are the numbers of the lists, ascending.
     """
     if not len(values) or (values < 0).any() or (values % 1).any():
         return False
-    order = np.lexsort((values, codes))
-    within = np.diff(codes) == 0
-    steps = np.diff(values[order])[np.diff(codes[order]) == 0]
-    lowest = values[order][np.flatnonzero(np.diff(codes[order], prepend=-1))]
+    in_order, within = values[np.lexsort((values, codes))], np.diff(codes) == 0
+    steps, lowest = np.diff(in_order)[within], in_order[starts_of(codes)]
     if len(steps) < FEW or (steps < 1).any() or (lowest > 1).any():
         return False
     along = np.diff(values)[within]

@@ -63,26 +63,16 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
 
 
 def grouped(count: int, links: Iterable[tuple[int, int]], largest: int | None = None) -> Array | None:
-    """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to.
+    """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to."""
+    from scipy.cluster.hierarchy import DisjointSet
 
-    >>> grouped(4, [(1, 3)])
-    array([0, 1, 2, 1])
-    """
-    above, sizes = list(range(count)), [1] * count
-
-    def first(i: int) -> int:
-        while above[i] != i:
-            above[i] = i = above[above[i]]
-        return i
-
-    for link in links:
-        one, other = sorted(map(first, link))
-        if one != other:
-            above[other] = one
-            sizes[one] += sizes[other]
-            if largest is not None and sizes[one] > largest:
-                return None
-    return np.array([first(i) for i in range(count)], dtype=np.int64)
+    groups, first = DisjointSet(range(count)), np.arange(count)
+    for one, other in links:
+        if groups.merge(one, other) and largest is not None and groups.subset_size(one) > largest:
+            return None
+    for group in groups.subsets():
+        first[list(group)] = min(group)
+    return first
 
 
 def _linked(keys: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
@@ -94,11 +84,7 @@ def _linked(keys: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
 
 
 def words(text: str) -> frozenset[str]:
-    """What of a text is compared: its words, without case, order and punctuation.
-
-    >>> sorted(words("Does lift, or drag, slow lift?"))
-    ['does', 'drag', 'lift', 'or', 'slow']
-    """
+    """What of a text is compared: its words, without case, order and punctuation."""
     return frozenset(re.findall(r"\w+", text.lower()))
 
 

@@ -31,7 +31,7 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
         ``grades`` (of the candidates), ``qrels`` (all judgments) and a hash for each column.
     """
     store = lists.store
-    rows, numbers = by_first_appearance(lists.documents, store.documents.num_rows)
+    rows, numbers = by_first_appearance(lists.documents)
     texts = hashlib.sha256()
     for table, chosen, names in (
         (store.queries, lists.queries, ("query_id", "text")),

@@ -124,7 +124,7 @@ class Lists:
         if len(again := np.flatnonzero(np.bincount(self.queries, minlength=1) > 1)):
             query = store.queries.column("query_id")[int(again[0])].as_py()
             raise UserError(f"{folder}: query {query!r} is chosen twice; a folder has it once")
-        chosen, numbers = by_first_appearance(self.documents, store.documents.num_rows)
+        chosen, numbers = by_first_appearance(self.documents)
         retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
         added = self.lengths - retrieved
         columns = {column: store.entry(column) for column in store.column_names}
@@ -364,10 +364,8 @@ class Lists:
     def _places_of_ids(self) -> Array:
         """Where each candidate's document stands when their ids are sorted, ``[T]``, by which trec_eval breaks ties."""
         rows, where = np.unique(self.documents, return_inverse=True)
-        ids = np.array(self.document_ids(rows), dtype=object)
-        places = np.empty(len(rows), np.int64)
-        places[np.argsort(ids, kind="stable")] = np.arange(len(rows))
-        return places[where]
+        order = np.argsort(np.array(self.document_ids(rows), dtype=object), kind="stable")
+        return np.argsort(order)[where]
 
 
 def concat(parts: Sequence[Lists]) -> Lists:
@@ -402,10 +400,8 @@ def concat(parts: Sequence[Lists]) -> Lists:
     orders = {store.order for store in stores}
     judged = {part.store.manifest["judgments"] for part in parts}
     qrels: Qrels | None = None
-    if judged != {"grades"}:
-        found = [part.qrels for part in parts]
-        known = [part for part in found if part is not None]
-        qrels = {query: given for part in known for query, given in part.items()} if len(known) == len(parts) else None
+    if judged != {"grades"} and all(part.qrels is not None for part in parts):
+        qrels = {query: given for part in parts for query, given in (part.qrels or {}).items()}
     manifest = {
         "version": VERSION,
         "collection": {"name": " + ".join(str(store) for store in stores), "fingerprint": ""},

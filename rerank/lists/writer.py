@@ -38,10 +38,7 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
 
 
 def _keep_what_fits(old: Path, new: Path) -> None:
-    """Keep the token ids of lists that give way, if texts are the same, and columns added to them, if candidates are.
-
-    Regrading costs neither, then. Files are linked: the old folder is whole until the new one takes its place.
-    """
+    """Keep what regrading leaves: token ids, if texts are the same, and columns that were added, if candidates are."""
     try:
         before, after = Store.open(old), Store.open(new)
     except UserError:  # of another version, or damaged

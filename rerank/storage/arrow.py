@@ -70,9 +70,7 @@ def read_arrow(path: Path) -> pa.Table:
 
 def numbers(column: pa.ChunkedArray) -> Array:
     """A column of numbers as an array: a view of the mapped file where it lies in one piece."""
-    kind = _number(column.type)
-    parts = [np.frombuffer(chunk.buffers()[1], kind)[chunk.offset :][: len(chunk)] for chunk in column.chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, kind), *parts])
+    return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
 
 
 def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
@@ -140,10 +138,8 @@ def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatc
 
 
 def _number(kind: pa.DataType) -> Any:
-    """NumPy's type of numbers; Arrow's own conversions would import pandas, which takes longer than all the rest."""
-    if pa.types.is_fixed_size_list(kind):
-        return _number(kind.value_type)
-    return np.dtype({"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(kind), str(kind)))
+    """NumPy's type of numbers, or of those in fixed-size lists."""
+    return (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).to_pandas_dtype()
 
 
 class Ragged:
@@ -201,15 +197,10 @@ def ranges(starts: Array, lengths: Array) -> Array:
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def by_first_appearance(documents: Array, count: int) -> tuple[Array, Array]:
+def by_first_appearance(documents: Array) -> tuple[Array, Array]:
     """The distinct rows in the order of their first appearance, and the number of each candidate's document."""
-    first = np.full(count, -1, dtype=np.int64)
-    first[documents[::-1]] = np.arange(len(documents))[::-1]  # of a document that comes again, the last write stays
-    rows = np.flatnonzero(first >= 0)
-    rows = rows[np.argsort(first[rows])]
-    numbers = first  # its memory serves again
-    numbers[rows] = np.arange(len(rows))
-    return rows, numbers[documents]
+    encoded = pa.array(documents).dictionary_encode()
+    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def list_numbers(count: int, starts: Array) -> Array:

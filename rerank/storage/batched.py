@@ -10,11 +10,7 @@ T = TypeVar("T")
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items as they come, ``size`` at a time; the last batch may have fewer.
-
-    >>> list(batched("abcde", 2))
-    [['a', 'b'], ['c', 'd'], ['e']]
-    """
+    """The items as they come, ``size`` at a time; the last batch may have fewer."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch

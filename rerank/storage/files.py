@@ -28,6 +28,7 @@ from rerank.errors import NotFoundError, UserError, one_line
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
 LONGEST_LINE = 1 << 28
@@ -39,18 +40,11 @@ def open_binary(path: str | Path) -> IO[bytes]:
     path = Path(path)
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    match path.suffix:
-        case ".gz":
-            return gzip.open(path, "rb")  # type: ignore[return-value]
-        case ".xz":
-            return lzma.open(path, "rb")
-        case ".bz2":
-            return bz2.open(path, "rb")
-        case ".zst":
-            import pyarrow as pa
+    if path.suffix == ".zst":
+        import pyarrow as pa
 
-            return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
-    return path.open("rb")
+        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
+    return _OPENERS.get(path.suffix, open)(path, "rb")
 
 
 @contextmanager
@@ -147,22 +141,14 @@ def read_lines(
 
 def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
     """The file as blocks of about so many bytes, cut behind line ends; a byte-order mark is dropped."""
-    rest, first, lines = b"", True, 0
+    line = 1
     with open_binary(path) as file, can_be_decompressed(path):
-        while read := file.read(size):
-            if first:
-                read, first = _unmarked(read, path), False
-            cut = read.rfind(b"\n") + 1
-            if cut:
-                lines += read.count(b"\n")
-                yield rest + read[:cut]
-                rest = read[cut:]
-            else:
-                rest += read
-                if len(rest) > LONGEST_LINE:
-                    raise _endless(path, lines + 1)
-    if rest:
-        yield rest
+        while block := file.read(size) + file.readline(LONGEST_LINE + 1):
+            if len(block) > size + LONGEST_LINE:
+                raise _endless(path, line + block.count(b"\n", 0, size))
+            if whole := _unmarked(block, path) if line == 1 else block:
+                yield whole
+            line += block.count(b"\n")
 
 
 @functools.cache
@@ -208,13 +194,6 @@ def temporary_beside(path: Path) -> Path:
 def old_beside(path: Path) -> Path:
     """Where a folder waits while another takes its place."""
     return path.with_name(f".{path.name}.old")
-
-
-def leftovers(path: Path) -> list[Path]:
-    """What writers of this file or folder left beside it, finished by nobody if none of them is alive."""
-    # No glob: that of `run` would match what a writer of `run.2` is about to finish.
-    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
-    return sorted(found for found in path.parent.iterdir() if name.fullmatch(found.name))
 
 
 def make_parent(path: Path) -> None:
@@ -292,7 +271,7 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         with cannot_be_written(path):
             _flush(temporary)
             os.replace(temporary, path)
-            _flush_folder(path.parent)
+            _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -310,14 +289,9 @@ def is_stream(path: Path) -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Wait until a file's content is on the disk: after a power cut, a rename may otherwise have outlived it."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
-def _flush_folder(path: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the file system has such a thing."""
-    with contextlib.suppress(OSError):
+    """Wait until a file's content, or a folder's names, are on the disk: a rename may outlive them in a power cut."""
+    # Not every file system can flush a folder.
+    with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
         number = os.open(path, os.O_RDONLY)
         try:
             os.fsync(number)
@@ -355,11 +329,9 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
         yield temporary
         with cannot_be_written(path):
             for found in sorted(temporary.rglob("*")):
-                if found.is_dir():
-                    _flush_folder(found)
-                elif found.is_file():
+                if found.exists():
                     _flush(found)
-            _flush_folder(temporary)
+            _flush(temporary)
             if replace and path.exists():
                 shutil.rmtree(old, ignore_errors=True)
                 os.rename(path, old)
@@ -367,12 +339,10 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
         with cannot_be_written(path):
             try:
                 os.rename(temporary, path)
-            except OSError as error:
-                # Another process was faster by less than the line above takes.
-                if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
-                    _refuse_existing(path)
+            except OSError:
+                _refuse_existing(path)  # another process was faster by less than the check above takes
                 raise
-        _flush_folder(path.parent)
+        _flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

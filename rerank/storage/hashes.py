@@ -126,14 +126,10 @@ def _checked_seal(path: Path) -> str:
 
 
 def _hash_with_zeros(path: Path, place: int) -> str:
-    total = hashlib.sha256()
     with path.open("rb") as file:
-        total.update(file.read(place))
-        total.update(ZEROS.encode())
+        beginning = hashlib.sha256(file.read(place) + ZEROS.encode())
         file.seek(place + len(ZEROS))
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
+        return hashlib.file_digest(file, lambda: beginning).hexdigest()
 
 
 def _seal_of(path: Path) -> tuple[int, str]:

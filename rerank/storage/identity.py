@@ -25,11 +25,7 @@ ABSENT = "null"
 
 
 def canonical(value: Any) -> str:
-    """A value of mappings, lists, strings and numbers as JSON, the same text for all that is equal.
-
-    >>> canonical({"b": 1.0, "a": [True, None, 0.1]})
-    '{"a":[true,null,0.1],"b":1}'
-    """
+    """A value of mappings, lists, strings and numbers as JSON, the same text for all that is equal."""
     return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

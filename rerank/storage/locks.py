@@ -21,15 +21,7 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
-from rerank.storage.files import (
-    atomic_write,
-    cannot_be_written,
-    is_stream,
-    leftovers,
-    make_parent,
-    old_beside,
-    warn_once,
-)
+from rerank.storage.files import atomic_write, cannot_be_written, is_stream, make_parent, old_beside, warn_once
 
 log = logging.getLogger("rerank")
 
@@ -172,7 +164,9 @@ def _clear_away(path: Path) -> None:
         else:
             os.rename(old, path)
             log.warning("%s: put back, as the process that was replacing it was killed", path)
-    _remove(leftovers(path))
+    # No glob: that of `run` would match what a writer of `run.2` is about to finish.
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{8}}\.tmp")
+    _remove(found for found in [*path.parent.iterdir()] if name.fullmatch(found.name))
 
 
 def _remove(paths: Iterable[Path]) -> None:

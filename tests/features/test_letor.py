@@ -19,6 +19,7 @@ from rerank.features.letor import LetorData, letor_lists, open_lists
 from rerank.features.svmlight import Block, Layout, parse_block, parse_carefully
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
+from rerank.storage.files import COMPRESSED
 from tests.builders import write_packed
 
 LAYOUT = Layout(1, 9, "train.txt")
@@ -135,12 +136,13 @@ def made_file() -> str:
     return text
 
 
-@pytest.mark.parametrize(("ending", "size"), [("", 50), ("", 1000), (".gz", 1000), (".xz", 1 << 22)])
+@pytest.mark.parametrize(("ending", "size"), [("", 50), ("", 1000), *((ending, 1000) for ending in COMPRESSED)])
 def test_blocks_and_compression_do_not_matter(
     tmp_path: Path, size: int, ending: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = made_file()
     path = write_packed(tmp_path / f"train.txt{ending}", text)
+    assert LetorData(str(tmp_path)).files()["train"] == path
     expected = rows(letor_lists(write(tmp_path / "plain.txt", text + "\n")))  # another file, or the cache would answer
     monkeypatch.setattr(parse, "read_blocks", lambda path, read=parse.read_blocks: read(path, size))
     assert rows(letor_lists(path)) == expected
@@ -201,15 +203,14 @@ def test_lightgbms_side_file_says_which_lines_are_a_query(tmp_path: Path) -> Non
     assert lists.query_ids == ["rank.train-1", "rank.train-2"]
     assert lists.lengths.tolist() == [1, 2]
     assert columns(lists).tolist() == [[1, 0, 2], [0, 1, 0], [3, 0, 0]]
-    write(sizes, "2\n2\n")
-    with pytest.raises(UserError, match=r"rank\.train\.query: counts 4 documents, but .*rank\.train has 3"):
-        letor_lists(file)
-    write(sizes, "2\nx\n")
-    with pytest.raises(UserError, match=r"rank\.train\.query:2: 'x'; expected how many"):
-        letor_lists(file)
-    sizes.unlink()
-    with pytest.raises(UserError, match=r"no qid, and there is no rank\.train\.query"):
-        letor_lists(file)
+    for text, said in (
+        ("2\n2\n", r"rank\.train\.query: counts 4 documents, but .*rank\.train has 3"),
+        ("2\nx\n", r"rank\.train\.query:2: 'x'; expected how many"),
+        (None, r"no qid, and there is no rank\.train\.query"),
+    ):
+        write(sizes, text) if text else sizes.unlink()
+        with pytest.raises(UserError, match=said):
+            letor_lists(file)
 
 
 def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cache: Path) -> None:
@@ -238,7 +239,7 @@ def test_a_folder_or_a_file_can_be_opened_with_a_models_features(tmp_path: Path)
 
 
 def fold(folder: Path, train: str, vali: str | None, test: str | None) -> Path:
-    for name, text in (("train", train), ("vali", vali), ("test", test)):
+    for name, text in {"train": train, "vali": vali, "test": test}.items():
         if text is not None:
             write(folder / f"{name}.txt", text)
     return folder

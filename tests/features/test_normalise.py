@@ -13,13 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from rerank.errors import UserError
 from rerank.features import normalise
-from rerank.features.normalise import (
-    Normaliser,
-    QueryZScore,
-    ShiftedLog,
-    SignedLog1p,
-    Standardise,
-)
+from rerank.features.normalise import Normaliser, QueryZScore, ShiftedLog, SignedLog1p, Standardise
 from rerank.storage.arrow import Array, blocks
 
 ALL = [QueryZScore, Standardise, SignedLog1p, ShiftedLog]

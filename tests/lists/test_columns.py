@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
 
 from rerank.collections import open_collection
 from rerank.commands.cli import main
@@ -101,8 +102,6 @@ def test_columns_are_called_after_their_files(tmp_path: Path, path: str, name: s
 
 
 def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, tiny_model: Path) -> None:
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     name = write_collection(tmp_path / "c")
     collection, run = open_collection(name), random_run(name, [5] * 12)

@@ -22,7 +22,6 @@ import rerank
 from rerank.collections import open_collection, read_qrels
 from rerank.collections.judgments import as_qrels
 from rerank.errors import UserError
-from rerank.features.letor import LetorData
 from rerank.lists import Lists
 from rerank.lists.data import check_disjoint
 from rerank.lists.export import export
@@ -265,21 +264,16 @@ def test_a_csv_is_read_as_it_is_written(tmp_path: Path) -> None:
 
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
-SAME_PAIRS: dict[str, Callable[[Path], Any]] = {
-    "byte-order mark": lambda f: write(f / "x.csv", "\ufeff" + CSV),
-    "CRLF": lambda f: write(f / "x.csv", CSV.replace("\n", "\r\n")),
-    "Arrow": lambda f: pa.table(frame()),
-    "ids in the index": lambda f: frame().set_index(["query_id", "doc_id"]),
-    "ids in Parquet's index": lambda f: frame().set_index("doc_id").to_parquet(f / "x.parquet") or f / "x.parquet",
-}
-
-
-@pytest.mark.parametrize("what", SAME_PAIRS)
-def test_the_same_table_in_another_form(tmp_path: Path, what: str) -> None:
-    assert ids(lists(SAME_PAIRS[what](tmp_path))) == PAIRS
-
-
 RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
+    # the same table in another form
+    "byte-order mark": (lambda f: ids(lists(write(f / "x.csv", "\ufeff" + CSV))), PAIRS),
+    "CRLF": (lambda f: ids(lists(write(f / "x.csv", CSV.replace("\n", "\r\n")))), PAIRS),
+    "Arrow": (lambda f: ids(lists(pa.table(frame()))), PAIRS),
+    "ids in the index": (lambda f: ids(lists(frame().set_index(["query_id", "doc_id"]))), PAIRS),
+    "ids in Parquet's index": (
+        lambda f: frame().set_index("doc_id").to_parquet(f / "x.parquet") or ids(lists(f / "x.parquet")),
+        PAIRS,
+    ),
     # ids and texts
     "ids in JSON, texts and numbers": (
         lambda f: ids(lists(write(f / "x.jsonl", '{"qid": "007", "docno": 12}\n{"qid": "007", "docno": "13"}'))),
@@ -446,11 +440,7 @@ def test_added_documents_are_in_no_run(tmp_path: Path) -> None:
     added = make_lists_with_added(tmp_path / "a").with_added()
     assert added.store.added.any()
     added.save(tmp_path / "l")
-    assert set(read_run(tmp_path / "l" / "run.trec")) <= set(added.query_ids)
-    shown = Lists.open(tmp_path / "l").run()
-    assert {q: [s.id for s in r] for q, r in read_run(tmp_path / "l" / "run.trec").items()} == {
-        q: [s.id for s in r] for q, r in shown.items() if r
-    }
+    assert Lists.open(tmp_path / "l").run() == read_run(tmp_path / "l" / "run.trec")
 
 
 def test_lists_say_what_they_are() -> None:
@@ -485,14 +475,6 @@ def test_texts_of_more_than_two_gibibytes_are_taken() -> None:
     some = taken(column, rows)
     assert len(some) == 34 and some.type == pa.string() and some.num_chunks > 1
     assert pc.binary_length(some).to_pylist() == [1 << 26] * 33 + [1]
-
-
-def test_reader_and_letor_folders_know_all_compressions(tmp_path: Path) -> None:
-    for suffix in files.COMPRESSED:
-        folder = tmp_path / suffix[1:]
-        folder.mkdir()
-        write(folder / f"train.txt{suffix}", "1 qid:1 1:0.5\n0 qid:1 1:0.25\n")
-        assert LetorData(str(folder)).files()["train"] == folder / f"train.txt{suffix}"
 
 
 def test_a_sampler_may_answer_with_a_mask() -> None:

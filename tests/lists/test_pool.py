@@ -22,7 +22,8 @@ from rerank.lists import Lists, build_lists
 from rerank.lists.export import export
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.fuse import Pool
-from tests.builders import random_run, write_collection
+from rerank.retrieval.runs import Run
+from tests.builders import contents, random_run, write_collection
 from tests.forked import Command
 
 LENGTHS = [20, 0, 7, 15, 1, 12]
@@ -51,8 +52,12 @@ def test_lists_of_several_runs_have_a_column_for_each(tmp_path: Path) -> None:
     added = lists.with_added()
     assert np.isnan(added.matrix(["a", "b", "c", "rrf"])).all(axis=1).sum() == added.size - lists.size > 0
     assert added.run() == lists.run(), "what was added has no place in a ranking"
-    order = {query: [scored.id for scored in ranked] for query, ranked in read_run(tmp_path / "lists/run.trec").items()}
-    assert order == {query: [scored.id for scored in ranked] for query, ranked in lists.run().items() if ranked}
+    assert documents(read_run(tmp_path / "lists/run.trec")) == documents(lists.run())
+
+
+def documents(run: Run) -> dict[str, list[str]]:
+    """The ids of each query that has candidates."""
+    return {query: [scored.id for scored in ranked] for query, ranked in run.items() if ranked}
 
 
 def trec_eval(path: Path, qrels: Qrels) -> dict[str, dict[str, float]]:
@@ -85,8 +90,7 @@ def check_columns(lists: Lists, files: dict[str, Path], folder: Path) -> None:
 def test_a_column_ranks_as_trec_eval_ranks_its_file(tmp_path: Path) -> None:
     """Ties in a file included, whatever the other systems say of the tied documents, and also where it is alone."""
     collection, paths = written_runs(tmp_path, "ab", [20] * 12)
-    documents = [f"d{i}" for i in range(20)]
-    ids = {f"q{q}": random.Random(q).sample(documents, 20) for q in range(12)}
+    ids = {f"q{q}": random.Random(q).sample([f"d{i}" for i in range(20)], 20) for q in range(12)}
     lines = [f"{q} Q0 {d} {rank} {0.5 - rank // 5} t\n" for q, some in ids.items() for rank, d in enumerate(some, 1)]
     paths["tied"] = tmp_path / "tied.trec"
     paths["tied"].write_text("".join(lines))
@@ -96,8 +100,7 @@ def test_a_column_ranks_as_trec_eval_ranks_its_file(tmp_path: Path) -> None:
         assert main([*made, "--run", *map(str, files.values())]) == 0
         lists = Lists.open(tmp_path / "lists")
         check_columns(lists, files, tmp_path)
-    order = {query: [scored.id for scored in ranked] for query, ranked in lists.run().items()}
-    assert order == ids, "the order of the lists is that of the file's ranks"
+    assert documents(lists.run()) == ids, "the order of the lists is that of the file's ranks"
     assert main(["add", "--lists", str(tmp_path / "lists"), "--run", f"again={paths['tied']}"]) == 0
     lists = Lists.open(tmp_path / "lists")
     assert lists.column("again").tolist() == lists.column("tied").tolist(), "add and retrieve keep the same scores"
@@ -195,10 +198,6 @@ def test_what_cannot_be_is_refused_before_any_work(
     assert said in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "lists").exists()
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("wanted", [3, pytest.param(10, marks=pytest.mark.slow)])

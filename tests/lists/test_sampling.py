@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,21 +111,13 @@ def test_only_a_depth_changes_what_the_whole_list_counts_as() -> None:
     assert identify(Full(3)) == {"class": "Full", "revision": [1], "depth": 3, "left_out": "below the depth"}
 
 
-def with_column(values: list[float]) -> Lists:
-    """Two lists of four candidates and an empty one, and a column."""
-    frame = pd.DataFrame(
-        {
-            "query_id": ["a"] * 4 + ["b"] * 4,
-            "doc_id": [f"d{i}" for i in range(8)],
-            "score": [4.0, 3.0, 2.0, 1.0] * 2,
-            "grade": [0, 2, 1, 0, 0, 0, 0, 0],
-            "dense": values,
-        }
-    )
-    return Lists.from_dataframe(frame)
-
-
-NUMBERS = [0.9, 0.8, 0.5, 0.71, 0.9, 0.1, np.nan, 0.3]
+TWO_LISTS = {
+    "query_id": ["a"] * 4 + ["b"] * 4,
+    "doc_id": [f"d{i}" for i in range(8)],
+    "score": [4.0, 3.0, 2.0, 1.0] * 2,
+    "grade": [0, 2, 1, 0, 0, 0, 0, 0],
+    "dense": [0.9, 0.8, 0.5, 0.71, 0.9, 0.1, np.nan, 0.3],
+}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +135,7 @@ NUMBERS = [0.9, 0.8, 0.5, 0.71, 0.9, 0.1, np.nan, 0.3]
 )
 def test_others_that_may_be_relevant_are_left_out(given: dict[str, Any], left_out: list[int]) -> None:
     """The best relevant number of the first list is .8; the second has no relevant candidate to compare with."""
-    lists = with_column(NUMBERS)
+    lists = Lists.from_dataframe(TWO_LISTS)
     sampler = PositivesNegatives(positives=2, negatives=4, **given)
     found = sampler.left_out(lists)
     assert (None if found is None else np.flatnonzero(found).tolist()) == left_out

@@ -89,13 +89,9 @@ def test_of_two_processes_one_tokenises_and_the_other_waits(tmp_path: Path) -> N
 
 def bpe(pre: Any, normal: Any = None, **model: Any) -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.BPE(**model))
-    if normal is not None:
-        backend.normalizer = normal
-    if pre is not None:
-        backend.pre_tokenizer = pre
-    trainer = trainers.BpeTrainer(
-        vocab_size=500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
+    backend.normalizer, backend.pre_tokenizer = normal, pre
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=500, initial_alphabet=alphabet, show_progress=False)
     backend.train_from_iterator([" ".join(WORDS), "aa aaa aaaa it's we're 12 345", "wing\n\n  flow"] * 5, trainer)
     backend.add_special_tokens([AddedToken("<mask>", lstrip=True), AddedToken("<|end|>")])
     return PreTrainedTokenizerFast(tokenizer_object=backend)
@@ -104,9 +100,7 @@ def bpe(pre: Any, normal: Any = None, **model: Any) -> PreTrainedTokenizerFast:
 def unigram(pre: Any, *normal: Any) -> PreTrainedTokenizerFast:
     pieces = [("▁" + word, -2.0) for word in WORDS] + [(c, -9.0) for c in "▁" + string.printable] + [("aa", -5.0)]
     backend = Tokenizer(models.Unigram([("<unk>", -99.0), *pieces], unk_id=0))
-    backend.pre_tokenizer = pre
-    if normal:
-        backend.normalizer = normalizers.Sequence(list(normal))
+    backend.normalizer, backend.pre_tokenizer = normalizers.Sequence(list(normal)), pre
     return PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="<unk>")
 
 

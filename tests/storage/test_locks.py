@@ -7,14 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rerank.errors import UserError
-from rerank.storage.files import atomic_folder
+from rerank.storage.files import atomic_folder, atomic_write
 from rerank.storage.locks import clear_within, held
 
 HOLD = """
@@ -46,6 +48,15 @@ def holder(path: Path, script: str = HOLD) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def hold_in_a_thread(path: Path) -> None:
+    def hold() -> None:
+        with held(path, "thread"):
+            pass
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold).result()
+
+
 def test_who_comes_second_is_told_who_is_there(tmp_path: Path) -> None:
     with holder(tmp_path / "run") as process:
         who = rf"run: in use by process {process.pid} on {socket.gethostname()} since \d\d:\d\d \(rerank train\); wait"
@@ -71,12 +82,8 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         assert (tmp_path / ".run.lock").exists()
-        with (
-            held(tmp_path / "run", "x"),
-            pytest.raises(UserError, match=rf"process {os.getpid()} on .* \(x\); wait"),
-            holder_in_thread(tmp_path / "run"),
-        ):
-            pass
+        with held(tmp_path / "run", "x"), pytest.raises(UserError, match=rf"process {os.getpid()} on .* \(x\); wait"):
+            hold_in_a_thread(tmp_path / "run")
     assert os.listdir(tmp_path) == []
 
 
@@ -95,10 +102,9 @@ def test_a_thread_may_hold_again_what_it_holds_and_others_may_not(tmp_path: Path
     with held(path, "outer", wait=True):
         with held(path, "inner", wait=True), held(path, "inner"):
             pass  # which does not let go
-        with pytest.raises(UserError, match=f"process {os.getpid()} on"), holder_in_thread(path):
-            pass
-    with holder_in_thread(path):
-        pass
+        with pytest.raises(UserError, match=f"process {os.getpid()} on"):
+            hold_in_a_thread(path)
+    hold_in_a_thread(path)
 
 
 def test_a_forked_child_does_not_hold_what_its_parent_holds(tmp_path: Path) -> None:
@@ -111,8 +117,8 @@ def test_a_forked_child_does_not_hold_what_its_parent_holds(tmp_path: Path) -> N
             except UserError:
                 os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        with pytest.raises(UserError, match="in use"), holder_in_thread(tmp_path / "run"):
-            pass
+        with pytest.raises(UserError, match="in use"):
+            hold_in_a_thread(tmp_path / "run")
 
 
 def test_a_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
@@ -121,25 +127,6 @@ def test_a_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) ->
             pass
         process.communicate("")
     assert os.listdir(tmp_path) == []
-
-
-@contextmanager
-def holder_in_thread(path: Path) -> Iterator[None]:
-    caught: list[UserError] = []
-
-    def run() -> None:
-        try:
-            with held(path, "thread"):
-                pass
-        except UserError as error:
-            caught.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if caught:
-        raise caught[0]
-    yield
 
 
 COUNT = """
@@ -225,15 +212,12 @@ with atomic_folder(sys.argv[1], replace=True) as folder:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [
-        ("file/deeper/run", "as .*/file is a file"),
-        ("x" * 300, "File name too long"),
-        ("/sys/run", "check permissions"),
-    ],
+    [("file/deeper/run", "as .*/file is a file"), ("x" * 300, "name too long"), ("/sys/run", "check permissions")],
 )
-def test_a_place_without_room_for_a_lock_is_said_in_a_line(tmp_path: Path, name: str, why: str) -> None:
+@pytest.mark.parametrize("way", [atomic_write, atomic_folder, partial(held, doing="test")])
+def test_what_cannot_be_written_is_said_in_a_line(tmp_path: Path, name: str, why: str, way: Callable) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=f"cannot be written.*{why}") as caught, held(tmp_path / name, "test"):
+    with pytest.raises(UserError, match=f"cannot be written.*{why}") as caught, way(tmp_path / name):
         pass
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path) == ["file"]
