@@ -36,11 +36,13 @@ def encoders(folder: Path, count: int, lists: Lists, **settings: object) -> list
     return made
 
 
-def check_mean(found: Mapping[str, Tensor], states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]) -> None:
+def check_mean(
+    found: Mapping[str, Tensor], states: Sequence[Mapping[str, Tensor]], shares: Sequence[float], rtol: float = 1e-6
+) -> None:
     for name, value in found.items():
         if value.is_floating_point():
             expected = sum(share * state[name].double() for share, state in zip(shares, states, strict=True))
-            torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(value.double(), expected, rtol=rtol, atol=rtol / 10)
 
 
 @pytest.mark.parametrize("start", [None, "bm25"])
@@ -69,7 +71,7 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
         model = Decoder.load(folder)
         model.merge()
         states.append(model.state_dict())
-    check_mean(states[0], states[1:], SHARES)
+    check_mean(states[0], states[1:], SHARES, rtol=1e-5)
 
 
 def test_networks_over_features(tmp_path: Path) -> None:
@@ -106,3 +108,9 @@ def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None
         with pytest.raises(UserError, match=match) as caught:
             average_models(folders, weights, tmp_path / "out")
         assert "\n" not in str(caught.value) and not (tmp_path / "out").exists()
+
+
+def test_a_share_of_one_is_the_model_to_the_bit(tmp_path: Path, lists: Lists) -> None:
+    folders = encoders(tmp_path, 2, lists)
+    average_models(folders, [1, 0], tmp_path / "again")
+    assert (load_model(tmp_path / "again").predict(lists) == load_model(folders[0]).predict(lists)).all()
