@@ -103,9 +103,8 @@ class _Collected:
                 self._columns[name] = self._open.enter_context(FlatFile(self.folder, SCORES))
                 for first, last in blocks(np.array([0, *np.cumsum(self._lengths[: -len(kept) or None])]), PAIRS):
                     self._columns[name].add(values=np.full(sum(self._lengths[first:last]), np.nan))
-        unknown = float("nan")
         for name, file in self._columns.items():
-            file.add(values=np.array([hit.scores.get(name, unknown) for hit in hits], np.float32))
+            file.add(values=np.array([hit.scores.get(name, np.nan) for hit in hits], np.float32))
         self._rows.add(document=np.array(rows, np.int32), grade=self._labels(batch, kept))
 
     def _best(self, hits: list[Hit]) -> list[Hit]:

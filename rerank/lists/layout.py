@@ -77,8 +77,7 @@ def candidates_hash(queries: pa.Table, documents: pa.Table, candidates: pa.Table
 
 def is_lists_folder(folder: Path) -> bool:
     """Whether a folder holds ranked lists of ours, whole or damaged: what ``--overwrite`` may replace."""
-    path = folder / MANIFEST
     try:
-        return "counts" in json.loads(path.read_bytes())
+        return "counts" in json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError, TypeError, RecursionError):
         return False

@@ -222,14 +222,11 @@ class Lists:
 
     @cached_property
     def query_ids(self) -> list[str]:
-        return self._of_queries("query_id")
+        return taken(self.store.queries.column("query_id"), self.queries).to_pylist()
 
     @cached_property
     def query_texts(self) -> list[str]:
-        return self._of_queries("text")
-
-    def _of_queries(self, column: str) -> list[str]:
-        return taken(self.store.queries.column(column), self.queries).to_pylist()
+        return taken(self.store.queries.column("text"), self.queries).to_pylist()
 
     @property
     def query_keys(self) -> list[str]:
