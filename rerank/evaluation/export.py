@@ -118,7 +118,7 @@ def to_csv(comparison: Comparison) -> str:
 
     Then a line per run and depth, ``unjudged@k``: the share of the documents in the top ``k`` without a judgment.
     """
-    rows = [columns(comparison)]
+    rows: list[list[Any]] = [columns(comparison)]
     for name in comparison.tables:
         rows += rows_of(comparison, name)
         for depth, top in comparison.unjudged.get(name, {}).items():
