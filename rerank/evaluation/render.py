@@ -21,8 +21,8 @@ WIDTH = 100
 """Columns of sentences."""
 WIDE = 120
 """Columns from which on tables are shown whole."""
-MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
-LETTERS: dict[AnyTest, str] = {"bootstrap": "b", "t-test": "t", "wilcoxon": "w", "randomisation": "r"}
+LETTERS = {test: test[0] for test in TEST_NAMES}
+MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
