@@ -45,6 +45,8 @@ def ours(rows: Rows) -> Crossed:
     """The mean over pairs of rows of their differences per training and query, of the same tables on MQ2008."""
     names = {name: f"{name.removesuffix('-web30k')}-mq2008" for one, _, other, _ in rows for name in (one, other)}
     gaps, folds = zip(*(differences(names[one], row, names[two], other) for one, row, two, other in rows), strict=True)
+    if len(gaps[0]) == len(set(folds[0])) == 1:
+        raise ValueError(f"{rows}: one training of each; an interval over queries alone is not one of losses")
     return crossed_difference(np.mean(gaps, axis=0), folds[0])
 
 
