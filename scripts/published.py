@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired
 from rerank.evaluation.measures import parse_measures
@@ -19,6 +20,7 @@ from rerank.evaluation.significance import correct
 from rerank.settings.configs import read_config
 from scripts.evidence.kept import kept
 
+CLAIMS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 LETOR = Path(__file__).parents[1] / "configs" / "letor"
 MEASURE = "nDCG(dcg='exp-log2')@5"
 LEVEL = 0.05
@@ -77,4 +79,4 @@ def table(claims: dict[str, dict[str, Any]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(table(read_config(Path(__file__).with_suffix(".yaml")))))
+    print("\n".join(table(CLAIMS)))
