@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -173,6 +172,8 @@ def _unique_ids(kept: list[Block], of_row: Array) -> tuple[pa.Array, int]:
     rows = pa.array(np.arange(1, len(of_row) + 1)).cast(pa.string())  # the row, where there is no id
     if all(block.documents is None for block in kept):
         return rows, 0
+    import pandas as pd  # where it is used: it takes longer than all the rest
+
     named = (pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept)
     ids = pc.coalesce(pa.concat_arrays(list(named)), rows)
     codes = ids.dictionary_encode().indices.to_numpy()
