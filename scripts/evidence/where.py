@@ -29,12 +29,19 @@ CONDITIONS = {
     "ohsumed-linear": "OHSUMED, linear model",
     "ohsumed-linear-noise": "OHSUMED, linear model, 30 % of the grades drawn anew",
     "ohsumed-noise": "OHSUMED, hidden layer, 30 % of the grades drawn anew",
+    "made-linear": "made lists, linear model",
+    "made-linear-noise": "made lists, linear model, 30 % of the grades drawn anew",
+    "made": "made lists, hidden layer",
+    "made-noise": "made lists, hidden layer, 30 % of the grades drawn anew",
 }
 BASES = {
     "linear-noise": "linear",
     "centre": "linear",
     **dict.fromkeys(("noise", "cut", "quarter", "binary", "clicks"), "centre"),
     "ohsumed-linear-noise": "ohsumed-linear",
+    "made-linear-noise": "made-linear",
+    "made": "made-linear",
+    "made-noise": "made",
 }
 """What a condition changes by one factor."""
 
