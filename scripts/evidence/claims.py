@@ -106,6 +106,9 @@ def claims() -> list[Claim]:
             f"{primary('linear')} with clean grades",
             f"{primary('linear-noise')} with 30 % of the grades drawn anew",
             f"with a hidden layer that is {primary('noise')}",
+            f"{primary('made-linear')} on lists of 100 documents",
+            f"{primary('made-linear-noise')} with noise",
+            f"{primary('clicks')} from clicks",
         ],
         "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage": [
             f"{mean(short, 3)} where BM25 has {mean(kept('nfcorpus').table(FIRST), 3)}"
