@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -267,7 +266,7 @@ class Store:
 
     def in_memory(self) -> Store:
         """The same without its folder, which may go away afterwards."""
-        tables = {name: pickle.loads(pickle.dumps(self.table(name))) for name in TABLES}  # nothing of it is mapped
+        tables = {name: pa.ipc.open_stream(_bytes(self.table(name))).read_all() for name in TABLES}
         entries = {name: self.entry(name) for name in self.column_names}
         columns = {name: replace(column, values=np.array(column.values)) for name, column in entries.items()}
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
@@ -276,6 +275,14 @@ class Store:
         """What a folder keys by that is computed from its texts; without one, that is in `memory` with them."""
         files = {} if self.folder is None else self.manifest["files"]
         return " ".join(files.get(name, "") for name in ("queries.arrow", "documents.arrow"))
+
+
+def _bytes(table: pa.Table) -> pa.Buffer:
+    """A table as it would be written, so that nothing of it lies in a mapped file any more."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
 
 
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:

@@ -67,8 +67,8 @@ def effects() -> dict[str, Effect]:
     for name, what in {
         "linear": linear,
         "linear-noise": "the same, 30 % of the training grades drawn anew",
-        "made-linear": "the same, long lists, densely graded",
-        "clicks": "the same, hidden layer, trained on clicks",
+        "made-linear": "a direct metric, linear model, long lists, densely graded",
+        "clicks": "a direct metric, hidden layer, trained on clicks",
     }.items():
         losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
         seen_on = "made lists" if name.startswith("made") else "MQ2008"
@@ -102,8 +102,8 @@ def readme_table() -> Iterator[list[object]]:
         "loss, mixed": f"another loss, {DIRECT} for {OTHER} (six collections)",
         "linear": "a direct metric for another loss, both tuned, on features (MQ2008)",
         "linear-noise": "the same, 30 % of the training grades drawn anew",
-        "made-linear": "the same, made lists of 100 documents, densely graded",
-        "clicks": "the same, hidden layer, trained on clicks (MQ2008)",
+        "made-linear": "or on made lists of 100 documents, densely graded",
+        "clicks": "or for a hidden layer, trained on clicks (MQ2008)",
     }.items():
         yield [what, effects()[name].found]
 
