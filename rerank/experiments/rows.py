@@ -35,13 +35,13 @@ class UntrainedRows:
         """What the first stage ranked, as deep as it was reranked, and the methods mixed with it.
 
         Lists of feature vectors have no first stage, hence no rows. Where methods rerank different lists, the row of
-        the first stage has those of the first method.
+        the first stage has those of the first method that has one.
         """
         alone: Outcomes = {}
         mixed: Outcomes = {}
         for group, outcome in outcomes.items() if self.plan.config.first_stage != "hide" else ():
             if not self.identities.data(outcome.measured).first_stage:
-                break
+                continue
             first = Group(FIRST_STAGE, group.fold, self.plan.config.seeds[0])
             if first not in alone:
                 make = _first_stage_of(outcome)

@@ -13,6 +13,7 @@ from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.search import file_name
+from rerank.features.letor import letor_lists
 from rerank.lists.folds import fold_of
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
@@ -20,7 +21,7 @@ from rerank.models.score import score_lists
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import read_run
 from rerank.training.measurement import read_start
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists, make_model, write_features
 from tests.experiments.settings import write_experiment
 
 
@@ -74,6 +75,21 @@ def test_a_mixture_is_of_the_lists_that_its_method_reranked(lists: Lists, tmp_pa
         assert {query: len(ranking) for query, ranking in found.items()} == {
             query: min(depth, length) for query, length in longest.items() if length
         }
+
+
+def test_the_first_stage_is_of_the_first_method_that_has_one(lists: Lists, tmp_path: Path) -> None:
+    """Networks of feature vectors of the same queries have none."""
+    file = write_features(tmp_path / "features.txt", lists.lengths.tolist())
+    names = iter(lists.query_ids)
+    of = {f"qid:0{number}": f"qid:{name}" for number, name in enumerate(names)}
+    rows = [line.split(" ", 2) for line in file.read_text().splitlines()]
+    file.write_text("".join(f"{grade} {of[query]} {rest}\n" for grade, query, rest in rows))
+    letor_lists(file).save(tmp_path / "features")
+    features = {"loss": "ListNet", "data.lists": str(tmp_path / "features"), "model": "MLP"}
+    methods = {"features": {"set": features}, "texts": {"set": {"loss": "ListNet"}}}
+    assert experiment([write_config(tmp_path, first_stage="mix", methods=methods)]) == 0
+    table = json.loads((tmp_path / "out" / "results.json").read_text())["table"]
+    assert set(table) == {"first stage", "features", "texts", "texts + first stage"}
 
 
 def test_with_a_second_training_the_share_is_that_of_the_first(lists: Lists, tmp_path: Path) -> None:

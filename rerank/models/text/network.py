@@ -71,11 +71,8 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
             from safetensors.torch import load_file
 
             with reading(folder):
-                weights = load_file(str(folder / "model.safetensors"))
-                for device in ("meta", "cpu"):  # what does not fit is found before it takes memory
-                    with torch.device(device):
-                        network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-                    network.load_state_dict({name: weight.to(device) for name, weight in weights.items()})
+                network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
+                network.load_state_dict(load_file(str(folder / "model.safetensors")))
             missing = []
         else:
             with reading(folder):

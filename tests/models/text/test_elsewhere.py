@@ -8,7 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, BartConfig, BartModel
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BartConfig,
+    BartModel,
+)
 
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.checkpoint import check_checkpoint
@@ -52,6 +58,26 @@ def test_pairs_score_the_same_elsewhere_and_long_ones_as_near_as_the_card_says(t
     again = CrossEncoder(str(tmp_path / "saved"))
     assert (again.room, again.total) == (model.room, model.total), "it can be trained again with longer documents"
     np.testing.assert_allclose(again.text_scores(long, precision="fp32"), ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
+def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path, kind: str) -> None:
+    """With one tokenizer, which makes types: DistilBERT takes none, RoBERTa knows only type 0."""
+    tokenizer = AutoTokenizer.from_pretrained(make_model(tmp_path))
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 128}
+    sizes |= {"type_vocab_size": 1 if kind == "roberta" else 2, "initializer_range": 0.5, "num_labels": 1}
+    torch.manual_seed(0)
+    network = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(kind, **sizes)).eval()
+    network.save_pretrained(tmp_path)
+    given = pairs(10)
+    inputs = dict(tokenizer(given, padding=True, return_tensors="pt"))
+    assert inputs["token_type_ids"].any()
+    if kind != "bert":
+        del inputs["token_type_ids"]
+    with torch.no_grad():
+        theirs = network(**inputs).logits[:, 0].numpy()
+    np.testing.assert_allclose(CrossEncoder(str(tmp_path)).text_scores(given, precision="fp32"), theirs, atol=1e-5)
 
 
 def test_the_card_of_a_training_says_how_far_others_are(tmp_path: Path) -> None:
