@@ -8,13 +8,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import zscore
 
 from rerank.evaluation.measures import evaluate
 from tests.builders import write_folds
 
 where: Any = import_module("scripts.try.where")
+averages: Any = import_module("scripts.try.averages")
 
 
 @pytest.fixture
@@ -49,6 +52,17 @@ def test_ndcg_is_trec_evals() -> None:
     torch.testing.assert_close(where.ndcg(scores, grades), torch.tensor(expected).float())
 
 
+def test_an_average_is_of_z_scores_within_lists() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = [torch.randn(3, 7, generator=generator) for _ in range(2)]
+    expected = np.mean([zscore(one[:, :5], axis=1) for one in scores], axis=0)
+    for one in scores:
+        one[:, 5:] = -torch.inf
+    found = averages.averaged(scores)
+    torch.testing.assert_close(found[:, :5], torch.tensor(expected).float())
+    assert (found[:, 5:] == -torch.inf).all()
+
+
 @pytest.mark.parametrize("condition", list(where.DESIGN["conditions"]))
 def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition: str) -> None:
     settings = [where.Setting(fold, seed, 0.01, 1.0) for seed in (1, 2, 3) for fold in range(len(data.folds))]
@@ -61,7 +75,7 @@ def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition
     torch.testing.assert_close(alone[0], together[0][places])
     for ours, place in zip(alone[1], places, strict=True):
         torch.testing.assert_close(ours, together[1][place])
-    assert len({tuple(values.tolist()) for values in together[1]}) > 1
+    assert len({tuple(scores.flatten().tolist()) for scores in together[1]}) > 1
 
 
 @pytest.mark.parametrize("bias", [False, True])

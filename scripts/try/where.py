@@ -196,7 +196,7 @@ class Setting:
 def trained(
     data: Queries, condition: Mapping[str, Any], loss: Loss, settings: Sequence[Setting]
 ) -> tuple[Tensor, list[Tensor]]:
-    """Validation nDCG@10 of each network at its best epoch, ``[S]``, and test values of its queries there.
+    """Validation nDCG@10 of each network at its best epoch, ``[S]``, and its scores of the test lists, ``[Q, N]``.
 
     Each fold has as many networks.
     """
@@ -219,7 +219,7 @@ def trained(
     rates, scales = torch.tensor([one.rate for one in settings]), torch.tensor([one.scale for one in settings])
     each = len(settings) // len(data.folds)
     best = torch.full((len(settings),), -1.0)
-    values = [torch.zeros(each, len(fold["test"])) for fold in data.folds]
+    tests = [torch.zeros(each, *data.mask[fold["test"]].shape) for fold in data.folds]
     networks_index = torch.arange(len(settings))[:, None]
     for epoch in range(condition.get("epochs", DESIGN["epochs"])):
         rows = []
@@ -252,11 +252,11 @@ def trained(
                 found = ndcg(scored(data, networks, part, validation), seen[part, validation]).mean(dim=1)
                 better = found > best[part]
                 if better.any():
-                    values[i][better] = ndcg(scored(data, networks, part, test), data.grades[test])[better]
+                    tests[i][better] = scored(data, networks, part, test)[better]
                 best[part] = torch.maximum(best[part], found)
-    tests = [of for fold in values for of in fold]
+    flat_tests = [of for fold in tests for of in fold]
     back = sorted(range(len(order)), key=order.__getitem__)
-    return best[back], [tests[i] for i in back]
+    return best[back], [flat_tests[i] for i in back]
 
 
 def scored(data: Queries, networks: Networks, part: slice, queries: Tensor) -> Tensor:
@@ -267,6 +267,13 @@ def scored(data: Queries, networks: Networks, part: slice, queries: Tensor) -> T
     return found
 
 
+def measured(data: Queries, fold: int, scores: Tensor) -> pd.Series:
+    """nDCG@10 of the test lists of a fold, ``[Q, N]``."""
+    test = data.folds[fold]["test"]
+    index = pd.MultiIndex.from_product([[fold + 1], [data.ids[query] for query in test]], names=["fold", "query"])
+    return pd.Series([round(value, 5) for value in ndcg(scores, data.grades[test]).tolist()], index)
+
+
 def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The loss under a condition: nine settings compared on validation, then the seeds of the best."""
     condition, began = DESIGN["conditions"][name], time.process_time()
@@ -275,12 +282,10 @@ def run(data: Queries, name: str, loss: str) -> tuple[pd.DataFrame, dict[str, An
     found = trained(data, condition, LOSSES[loss], tuning)[0].view(len(points), -1).mean(dim=1)
     rate, scale = points[int(found.argmax())]
     settings = [Setting(f, s, rate, scale) for s in DESIGN["seeds"] for f in range(5)]
-    values = trained(data, condition, LOSSES[loss], settings)[1]
+    scores = trained(data, condition, LOSSES[loss], settings)[1]
     columns: dict[str, list[pd.Series]] = {}
-    for one, of in zip(settings, values, strict=True):
-        queries = [data.ids[query] for query in data.folds[one.fold]["test"]]
-        index = pd.MultiIndex.from_product([[one.fold + 1], queries], names=["fold", "query"])
-        columns.setdefault(str(one.seed), []).append(pd.Series([round(value, 5) for value in of.tolist()], index))
+    for one, of in zip(settings, scores, strict=True):
+        columns.setdefault(str(one.seed), []).append(measured(data, one.fold, of))
     frame = pd.DataFrame({seed: pd.concat(parts) for seed, parts in columns.items()}).reset_index()
     about = {"condition": name, "loss": loss, "rate": rate, "scale": scale, "validation": round(float(found.max()), 5)}
     about["seconds"] = round(time.process_time() - began, 1)
