@@ -171,6 +171,8 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
             "lists: were cut with top(), and the model starts from columns whose z is that of whole lists; give the "
             "whole lists, and sampler=rerank.Full(depth=…)"
         )
+    if (lists.lengths == whole.lengths[lists.queries]).all():
+        lists = lists.with_added()  # some queries of a folder bring what was added to them, as all of them do
     if place.is_dir():
         there = Lists.open(place)
         names = store.column_names

@@ -14,7 +14,7 @@ import yaml
 import rerank
 from rerank.commands.cli import main
 from rerank.settings.configs import read_config
-from tests.builders import make_lists
+from tests.builders import make_lists, make_lists_with_added
 from tests.training.helpers import metrics
 
 
@@ -77,6 +77,16 @@ def test_the_same_call_finds_the_training_and_another_is_refused(
     assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).measures == trained.measures
     with pytest.raises(rerank.UserError, match="trained on other lists"):
         rerank.train(model, lists.select([0, 1, 2]), rerank.SmoothINDCG(), **told)
+
+
+def test_some_queries_of_a_folder_are_trained_with_what_was_added_to_them(tmp_path: Path) -> None:
+    whole = make_lists_with_added(tmp_path / "made")
+    few = whole.select(np.arange(len(whole)) % 2 == 0)
+    model = rerank.MLP(hidden=[4], columns=["bm25"])
+    run = rerank.train(model, few, rerank.ListNet(), validation=None, output=tmp_path / "x", epochs=1)
+    given = rerank.Lists.open(run.config.data.train)
+    assert given.query_ids == few.query_ids and given.size == few.size
+    assert given.with_added().size == few.with_added().size > few.size
 
 
 def test_fresh_networks_score_the_same_every_time(lists: rerank.Lists) -> None:
