@@ -83,7 +83,7 @@ def test_some_queries_of_a_folder_are_trained_with_what_was_added_to_them(tiny_m
     whole = make_lists_with_added(tmp_path / "made")
     few, model = whole.select([0, 3]), rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     run = rerank.train(model, few, rerank.ListNet(), validation=None, output=tmp_path / "x", epochs=1)
-    given = rerank.Lists.open(run.config.data.train)
+    given = rerank.Lists.open(run.folder / "lists" / "train")
     assert given.query_ids == few.query_ids and given.size == few.size
     assert given.with_added().size == few.with_added().size > few.size
 
