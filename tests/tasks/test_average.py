@@ -11,6 +11,7 @@ from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
 from rerank.models.contract import add_to_contract
 from rerank.models.load import load_model
+from rerank.models.mixed import write_ranker
 from rerank.models.vectors.mlp import MLP
 from rerank.scoring.in_sample import remember, shared_queries
 from rerank.tasks.average import average, chosen
@@ -59,3 +60,15 @@ def test_what_the_models_were_trained_on_is_remembered(tmp_path: Path, made: tup
     folders, train, _ = made
     average(folders[:3], str(tmp_path / "average"))
     assert shared_queries(train, tmp_path / "average") == train.query_ids[:3]
+
+
+def test_a_mixture_that_the_average_drops_is_named(
+    tmp_path: Path, made: tuple[list[str], Lists, Lists], caplog: pytest.LogCaptureFixture
+) -> None:
+    folders, _, lists = made
+    write_ranker(folders[1], {"features/1": 0.5}, text=0.5, output=tmp_path / "mixed")
+    average([folders[0], str(tmp_path / "mixed")], str(tmp_path / "average"))
+    assert "mixed mixes in columns, which the average does not" in caplog.text
+    average(folders[:2], str(tmp_path / "alone"))
+    assert value(str(tmp_path / "average"), lists) == value(str(tmp_path / "alone"), lists)
+    assert caplog.text.count("mixes in") == 1
