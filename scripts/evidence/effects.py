@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts.evidence.averages import gain as gain_by_averaging
+from scripts.evidence.averages import liked
 from scripts.evidence.documents import against_fresh, gain
 from scripts.evidence.fusion import fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
@@ -73,6 +75,8 @@ def effects() -> dict[str, Effect]:
         losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
         seen_on = "made lists" if name.startswith("made") else "MQ2008"
         found[name] = Effect(f"{what} ({losses_})", primary(name), seen_on, "where")
+    five = f"rank by the average of five networks ({liked('centre')}), not by one, hidden layer"
+    found["averages"] = Effect(five, gain_by_averaging("centre"), "MQ2008", "averages")
     for measure in ("P@5", "RR", "AP"):
         what = f"train on {measure} instead of nDCG@10, measured by {measure}"
         found[measure] = Effect(what, own_measure(measure, measure), "three collections", "measures")

@@ -72,7 +72,8 @@ def rows(data: Any, condition: str, loss: str, group: int, sets: Sequence[Sequen
             "one": [where.measured(data, fold, one[fold]) for some in sets for one in some],
             "average": [where.measured(data, fold, averaged([one[fold] for one in some])) for some in sets],
         }.items():
-            value = (sum(values) / len(values)).round(4)
+            digits = 3 if where.DESIGN["conditions"][condition].get("lists") == "made" else 4
+            value = (sum(values) / len(values)).round(digits)
             about = {"condition": condition, "loss": loss, "ranks": ranks, "seed": group}
             made.append(value.rename("value").reset_index().assign(**about))
     return made
