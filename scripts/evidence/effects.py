@@ -70,6 +70,7 @@ def effects() -> dict[str, Effect]:
         "linear": linear,
         "linear-noise": "the same, 30 % of the training grades drawn anew",
         "made-linear": "a direct metric, linear model, long lists, densely graded",
+        "made": "the same with a hidden layer",
         "clicks": "a direct metric, hidden layer, trained on clicks",
     }.items():
         losses_ = " for ".join(chosen(name, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
@@ -104,9 +105,10 @@ def readme_table() -> Iterator[list[object]]:
         "documents": "train on documents alone, no judgment, add BM25 in equal shares, against BM25 (SciFact)",
         "mixed, nfcorpus": "mix BM25 into a model from a fresh head (NFCorpus)",
         "loss, mixed": f"another loss, {DIRECT} for {OTHER} (six collections)",
-        "linear": "a direct metric for another loss, both tuned, on features (MQ2008)",
+        "linear": "a direct metric for another loss, both tuned, on features, linear model (MQ2008)",
         "linear-noise": "the same, 30 % of the training grades drawn anew",
-        "made-linear": "or on made lists of 100 documents, densely graded",
+        "made-linear": "or on made lists of 100 documents, densely graded, linear model",
+        "made": "the same with a hidden layer",
         "clicks": "or for a hidden layer, trained on clicks (MQ2008)",
     }.items():
         yield [what, effects()[name].found]
