@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from scripts.evidence.kept import study, study_values
-from scripts.evidence.statistics import Found, difference, holm, mean, plain, signed, table
+from scripts.evidence.statistics import Found, difference, holm, mean, plain, probability, signed, table
 from scripts.evidence.where import CONDITIONS, MARGIN, RELATIVE, chosen
 
 EACH = "one of each"
@@ -55,8 +55,8 @@ def averages() -> Iterator[list[object]]:
     gains = {name: gain(name) for name in conditions()}
     for (name, found), p in zip(gains.items(), holm([found.p for found in gains.values()]), strict=True):
         means = [mean(values(name, liked(name), ranks)) for ranks in ("one", "average")]
-        shown = f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"
-        yield [CONDITIONS[name], liked(name), *means, found, shown, plain(found.finds(), 3), found.verdict(MARGIN)]
+        finds, verdict = plain(found.finds(), 3), found.verdict(MARGIN)
+        yield [CONDITIONS[name], liked(name), *means, found, probability(p), finds, verdict]
 
 
 @table("averages-choice")

@@ -139,6 +139,10 @@ def signed(value: float, digits: int = 4) -> str:
     return ("−" if value < 0 else "+") + plain(abs(value), digits)
 
 
+def probability(p: float) -> str:
+    return f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"
+
+
 def mean(values: pd.DataFrame | pd.Series, digits: int = 4) -> str:
     """Of all queries and trainings."""
     return plain(float(values.to_numpy().mean()), digits)

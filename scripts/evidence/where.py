@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from scripts.evidence.kept import study
-from scripts.evidence.statistics import Found, difference, holm, mean, plain, table
+from scripts.evidence.statistics import Found, difference, holm, mean, plain, probability, table
 
 MARGIN = 0.005
 DIRECT = ("TwinSigmoid", "SmoothI", "Approx", "NeuralSort")
@@ -82,7 +82,7 @@ def _compared(
     gaps = {name: against(name, one, other) for name in conditions(one + other)}
     yield ["condition", *columns, "difference, 95 %", *["p (Holm)"] * adjusted, "finds", "within .005"]
     for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
-        shown = [f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"] * adjusted
+        shown = [probability(p)] * adjusted
         losses = {loss: mean(values(name, loss)) for loss in (chosen(name, one), chosen(name, other))}
         means = [of if loss in columns else f"{loss} {of}" for loss, of in losses.items()]
         yield [CONDITIONS[name], *means, gap, *shown, plain(gap.finds(), 3), gap.verdict(MARGIN)]
