@@ -181,6 +181,7 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "h.json").write_text(json.dumps({"responses": [answer("a")]}, indent=1)[:-20])
     (tmp_path / "h.json.gz").write_bytes(gzip.compress(json.dumps([answer("a")], indent=1).encode())[:-20])
     (tmp_path / "h.csv").write_text("query_id,doc_id")
+    (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "deep.json").write_text("[" * 100_000 + "\n")
     (tmp_path / "empty").mkdir()
     for name, said in {
@@ -188,6 +189,7 @@ def test_bad_files_are_one_line(tmp_path: Path) -> None:
         "h.json": "is it cut short?",
         "h.json.gz": "is it cut short?|cannot be decompressed",
         "h.csv": "no hits; expected .jsonl",
+        "list.json": "entry 1: not a JSON object",
         "deep.json": "not JSON",
         "empty": "no hits; expected .jsonl",
         "nowhere.jsonl": "no such file",

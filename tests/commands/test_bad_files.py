@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import subprocess
 import sys
@@ -15,30 +14,9 @@ import pytest
 from rerank.collections.jvm import _heap
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.features.parse import store_features
-from rerank.retrieval.runs import read_run
 from rerank.storage import arrow
 from rerank.storage.arrow import ArrowWriter, read_arrow
 from tests.builders import write_collection
-
-
-@pytest.mark.parametrize("half", [r"\ud800", r"\udfff x", r"a\ud83d"])
-@pytest.mark.parametrize("key", ["query_id", "doc_id"])
-def test_half_a_character_in_an_id_is_refused(tmp_path: Path, half: str, key: str) -> None:
-    """Arrow's parser of JSON would end the process at the first of them."""
-    pair = {"query_id": "q1", "doc_id": "d1", "score": 1.0} | {key: "HALF"}
-    (tmp_path / "run.jsonl").write_text((json.dumps(pair).replace("HALF", half) + "\n") * 3)
-    with pytest.raises(UserError, match=r"run\.jsonl:1: "):
-        read_run(tmp_path / "run.jsonl")
-
-
-@pytest.mark.parametrize("space", ["\u00a0", "\u2003", "\u3000"])
-def test_a_space_that_is_none_in_features_is_named(tmp_path: Path, space: str) -> None:
-    """A no-break space behind the query's id made the file one document without an end."""
-    lines = (f"1 qid:1{space}1:0.5 2:0.{i}\n" for i in range(1, 50))
-    (tmp_path / "train.txt").write_text("".join(lines), encoding="utf-8")
-    with pytest.raises(UserError, match=r"train\.txt:1: .*no plain space"):
-        store_features(tmp_path / "train.txt", tmp_path / "lists", "key")
 
 
 def test_a_heap_too_small_for_lucene_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

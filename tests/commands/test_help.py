@@ -18,7 +18,7 @@ from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.help import EMPTY, option
-from rerank.training.classes import DATA, SAMPLERS, import_classes
+from rerank.training.classes import DATA
 from rerank.training.config import Optimization, TrainConfig
 from tests.forked import python
 
@@ -110,26 +110,6 @@ def test_the_list_of_commands_has_all_and_fits_80_columns() -> None:
     assert max(map(len, usage().splitlines())) <= 80
 
 
-@pytest.mark.parametrize(
-    ("words", "missing"),
-    [
-        (["train"], "--data, --model, --loss, --output: needed"),
-        (["train", "--data=ListsData", "--model=LightGBM"], "--loss, --output: needed"),
-        (["retrieve"], "--output, --collection: needed"),
-        (["rerank", "--model", "m"], "--lists: needed, unless --stdin is given"),
-        (["experiment"], "output, base, methods: needed"),
-        (["lists"], "FOLDER: needed; see rerank lists --help"),
-        (["serve"], "FOLDER: needed"),
-        (["verify"], "FOLDER: needed"),
-    ],
-)
-def test_all_that_is_missing_is_named_at_once(
-    words: list[str], missing: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words) == 2
-    assert missing in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", [*load_all(), *load_relaxations()])
 def test_a_loss_is_explained_in_letters(name: str) -> None:
     text = losses(name)
@@ -144,12 +124,6 @@ def test_lists_name_all_that_there_is_a_line_each() -> None:
     assert set(first_words(collections())) == {"an", "demo", *PREFIXES}
 
 
-def test_a_class_can_be_named_by_its_name_alone() -> None:
-    known = import_classes()
-    assert {*DATA, *SAMPLERS, *MODELS, *NORMALISERS, *load_all(), *load_relaxations()} <= set(known)
-    assert len(known) == len(set(known))
-
-
 DATA_ALONE = ["train", "--data=ListsData", "--data.train=lists", "--output=out"]
 START = [*DATA_ALONE, "--model=CrossEncoder", "--model.name=m"]
 LISTNET = [*START, "--loss=ListNet"]
@@ -158,6 +132,14 @@ LISTNET = [*START, "--loss=ListNet"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["train"], "--data, --model, --loss, --output: needed"),
+        (["train", "--data=ListsData", "--model=LightGBM"], "--loss, --output: needed"),
+        (["retrieve"], "--output, --collection: needed"),
+        (["rerank", "--model", "m"], "--lists: needed, unless --stdin is given"),
+        (["experiment"], "output, base, methods: needed"),
+        (["lists"], "FOLDER: needed; see rerank lists --help"),
+        (["serve"], "FOLDER: needed"),
+        (["verify"], "FOLDER: needed"),
         ([*START, "--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
         ([*LISTNET, "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
         ([*LISTNET, "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
@@ -175,7 +157,7 @@ LISTNET = [*START, "--loss=ListNet"]
         ([*DATA_ALONE, "--model=CrossEncoder"], "model: CrossEncoder needs name; give --model.name"),
     ],
 )
-def test_what_training_refuses_is_readable(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_is_readable(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line

@@ -157,6 +157,8 @@ BAD = {
     "1 qid:1 1:1 2:": "feature 2 is ''; expected a finite number",
     "1 qid:1 1:1 1:2": "feature 1 is there twice",
     "1 qid:1 1:1 -2:2": "'-2:2'; expected NUMBER:VALUE",
+    "1 qid:1\u00a01:0.5 2:0.1": "'qid:1\\xa01:0.5' has a blank that is no plain space",
+    "1 qid:1\u30001:0.5 2:0.1": "'qid:1\\u30001:0.5' has a blank that is no plain space",
     "1 qid:1 99999999999:1": "feature 99999999999; expected numbers up to",
 }
 

@@ -26,13 +26,6 @@ def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_training_lists_of_all_folders_are_trained_on(tmp_path: Path, count: int) -> None:
-    whole = questions([f"text {i}" for i in range(6)])
-    folders = [str(whole.select([2 * i, 2 * i + 1]).save(tmp_path / str(i)).store) for i in range(count)]
-    assert ListsData(folders, validation_share=0).splits(1).train.query_ids == [f"q{i}" for i in range(2 * count)]
-
-
 @pytest.mark.parametrize("seed", range(10))
 def test_a_share_keeps_back_queries_of_one_text_together(seed: int) -> None:
     """No text is trained on under one id and validated on under another; where none is shared, nothing changes."""
@@ -178,10 +171,11 @@ def test_shards_together_are_the_whole(tmp_path: Path) -> None:
         some.to_parquet(tmp_path / f"{name}.parquet", index=False)
         words = ["--collection", f"hits:{tmp_path}/{name}.parquet", "--output", f"{tmp_path}/lists/{name}"]
         assert main(["retrieve", *words]) == 0
-    parts, whole = (
-        ListsData(f"{tmp_path}/lists/{n}", validation_share=0.0).splits(1).train for n in ("part-*", "whole")
-    )
+    folder = f"{tmp_path}/lists"
+    ways = (f"{folder}/whole", f"{folder}/part-*", [f"{folder}/part-{i}" for i in range(3)])
+    whole, *joined = (ListsData(way, validation_share=0.0).splits(1).train for way in ways)
     assert whole.size == len(rows)
-    pd.testing.assert_frame_equal(parts.to_dataframe(), whole.to_dataframe())
+    for parts in joined:
+        pd.testing.assert_frame_equal(parts.to_dataframe(), whole.to_dataframe())
     with pytest.raises(UserError, match=r"data.train: no folder is called .*shard-\*"):
         ListsData(f"{tmp_path}/shard-*").splits(1)

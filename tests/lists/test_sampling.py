@@ -63,19 +63,13 @@ def test_positives_and_negatives(labels: np.ndarray, positives: int, negatives: 
 def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
     """As many relevant as other candidates, unless the list has too few for distinct ones, or none of a kind."""
     sampler = Pairs(n, distinct=distinct)
+    assert sampler.queries == 1
     chosen = sampler.sample(labels, seed)
     assert (np.diff(chosen) >= distinct).all()
     for kind in (labels > 0, labels <= 0):
         drawn = int(kind[chosen].sum())
         assert drawn == (min(n, kind.sum()) if distinct else n * kind.any())
     np.testing.assert_array_equal(chosen, sampler.sample(labels, seed))
-
-
-def test_pairs_of_different_queries_are_lists_of_their_own() -> None:
-    sampler = Pairs(4, same_query=False)
-    assert sampler.queries == 4
-    assert len(sampler.sample(np.array([0, 1, 0, 2]), 0)) == 2
-    assert Pairs(4).queries == 1
 
 
 def test_seeds_differ_by_everything_that_decides_them() -> None:

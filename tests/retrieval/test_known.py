@@ -17,7 +17,6 @@ from rerank.models.added import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import write_collection
-from tests.forked import python
 from tests.retrieval.compared import compare, foreign_index
 
 SETTINGS = [BM25(), BM25(k1=2.0, b=0.9), BM25(k1=0.0, b=0.0)]
@@ -102,21 +101,3 @@ def test_trees_say_that_what_was_added_scores_below_all_others(
     warn_of_added(lists.with_added(), ["other"])
     warn_of_added(lists, ["bm25"])
     assert not caplog.text, "a column that does not tell, and lists that hide what was added"
-
-
-CRANFIELD = """
-from rerank.collections import open_collection
-from rerank.retrieval import BM25, build_index
-from tests.retrieval.compared import compare
-collection = open_collection("cranfield")
-print(*compare(build_index(collection), list(collection.queries()), BM25(), 150))
-"""
-
-
-@pytest.mark.slow
-def test_scores_are_those_of_a_search_of_cranfield(shared_data: Path, tmp_path: Path) -> None:
-    homes = {"IR_DATASETS_HOME": str(shared_data / "ir_datasets"), "RERANK_HOME": str(tmp_path / "home")}
-    done = python(CRANFIELD, **homes)
-    count, apart = map(int, done.stdout.split())
-    assert count > 30_000
-    assert apart > 0.9 * count

@@ -295,6 +295,9 @@ def test_a_run_is_the_same_in_every_format(tmp_path: Path, names: tuple[str, str
         ({"qid": "1", "docno": "a\u00a0", "score": 1}, "run.jsonl:2: the id 'a\\xa0' holds white space"),
         ({"qid": None, "docno": "a", "score": 1}, "run.jsonl:2: no id"),
         ({"qid": 1.5, "docno": "a", "score": 1}, "run.jsonl:2: no id"),
+        # Arrow's parser of JSON would end the process at these
+        ({"qid": "1", "docno": "\ud800", "score": 1}, "run.jsonl:2: the id '\\ud800' holds half of a character"),
+        ({"qid": "a\ud83d", "docno": "a", "score": 1}, "run.jsonl:2: the id 'a\\ud83d' holds half of a character"),
         (["1", "a", 1], "run.jsonl:2: not a JSON object"),
     ],
 )

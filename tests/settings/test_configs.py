@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.settings.configs import NAMES, assign, merged, read_config
+from rerank.settings.configs import assign, merged, read_config
 from rerank.training.configuration import configuration
 from tests.conftest import ROOT
 
@@ -264,12 +264,3 @@ def test_what_the_parser_calls_is_not_taken_for_a_value(
     monkeypatch.setattr("rerank.settings.configs.read_config", fail)
     with pytest.raises(fault, match=r"^'?of the code'?$"):
         configuration(["--config", str(tmp_path / "a.yaml"), "--output", "x"])
-
-
-@given(st.sampled_from(["optimization", "base.data", "base.model.init_args"]), st.sampled_from("ab"), LEAVES)
-def test_a_dotted_key_says_what_the_nested_one_says(section: str, key: str, value: Any) -> None:
-    nested: Any = {key: value}
-    for part in reversed(section.split(".")):
-        nested = {part: nested}
-    base = {"optimization": {"a": 5}, "base": {"model": {"class_path": "MLP"}, "data": {"b": 1, "z": 2}}}
-    assert merged(base, {f"{section}.{key}": value}, NAMES) == merged(base, nested, NAMES)
