@@ -50,9 +50,8 @@ def reported(
 @pytest.mark.parametrize(
     "name", [name for name in SECTIONS if name not in ("tests", "group", "kernels", "peers", "resumed")]
 )
-def test_a_section_fills_its_table(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_section_fills_its_table(name: str, tmp_path: Path, home: Path) -> None:
     """In this process; those that start others and compare with other libraries are below."""
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     lines = list(SECTIONS[name].work(Here(torch.device("cpu"), True, tmp_path)))
     tables = [line for line in "\n".join(lines).splitlines() if line.startswith("| ")]
     assert tables or (name == "memory" and "kB" in lines[0])

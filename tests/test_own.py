@@ -16,14 +16,13 @@ PAGES = sorted(path for path in (ROOT / "docs" / "own").glob("*.md") if path.nam
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
-def test_the_example_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_works(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     module, used = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     name = re.match(r"# (\w+)\.py\n", module)
     (tmp_path / f"{name[1]}.py").write_text(module)
     make_lists(tmp_path / "made", [6] * 8).save(tmp_path / "lists" / "own")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     exec(compile(used, page.name, "exec"), {})
     if (config := next(iter(sorted(tmp_path.glob("runs/*/config.yaml"))), None)) is not None:
         assert main(["train", "--config", str(config), "--output", str(tmp_path / "again")]) == 0

@@ -112,13 +112,12 @@ def same_in_sentence_transformers(ranking: Any) -> bool:
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_examples_do_what_they_say(
-    code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     for package, words in {"pyterrier": "pyterrier", "optimum": 'backend="onnx"'}.items():
         if words in code:
             pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     model.save(tmp_path / "runs" / "scifact-smoothi" / "best")
     start = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")

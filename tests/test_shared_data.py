@@ -47,17 +47,6 @@ def test_scifact_from_bm25_to_a_table(shared_data: Path, home: Path) -> None:
     assert measures["test"]["RR"] >= first_two / 300 / 2
 
 
-def test_dl19_lists_with_their_own_texts(shared_data: Path, home: Path) -> None:
-    folder = shared_data / "dl19"
-    words = ["--collection", f"rank_llm:{folder}/BM25.json", "--qrels", str(folder / "qrels"), "--depth", "100"]
-    assert main(["retrieve", *words, "--output", str(home / "dl19")]) == 0
-    lists = Lists.open(home / "dl19")
-    assert (len(lists), lists.size) == (43, 4300)
-    words = ["--qrels", str(folder / "qrels"), "--runs", str(home / "dl19/run.trec")]
-    assert main(["evaluate", *words, "--json", str(home / "t.json")]) == 0
-    assert value(home / "t.json", "nDCG@10") == pytest.approx(0.5058, abs=0.00005)
-
-
 def test_cranfield_through_ir_datasets(shared_data: Path, home: Path) -> None:
     """In a process of its own: ir_datasets reads its home when it is imported."""
     environment = os.environ | {"IR_DATASETS_HOME": str(shared_data / "ir_datasets")}

@@ -29,8 +29,7 @@ def exact() -> Iterator[None]:
 
 
 @pytest.fixture
-def data(exact: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def data(exact: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path) -> Any:
     monkeypatch.setattr(where, "BM25", 0)
     monkeypatch.setitem(where.DESIGN, "epochs", 2)
     monkeypatch.setitem(where.DESIGN, "batch_size", 2)

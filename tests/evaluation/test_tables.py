@@ -29,13 +29,13 @@ def found(files: Path) -> Comparison:
     )
 
 
-def clear(better: float = 1.0, name: str = "model") -> Comparison:
+def clear(name: str = "model", first: str = "base") -> Comparison:
     """A model that has the relevant document first in 40 queries where the baseline has it second."""
     qrels = {str(i): {"a": 1} for i in range(40)}
     evaluator = Evaluator(qrels, "RR nDCG")
     base = {query: [Scored("b", 2.0), Scored("a", 1.0)] for query in qrels}
-    model = {query: [Scored("a", 2.0 * better), Scored("b", 1.0)] if int(query) % 4 else base[query] for query in qrels}
-    return compare({"base": evaluator(base), name: evaluator(model)}, "base")
+    model = {query: [Scored("a", 2.0), Scored("b", 1.0)] if int(query) % 4 else base[query] for query in qrels}
+    return compare({first: evaluator(base), name: evaluator(model)}, first)
 
 
 def test_json_holds_everything_at_full_precision(found: Comparison, tmp_path: Path) -> None:
@@ -149,6 +149,8 @@ def test_markdown_is_a_table(found: Comparison) -> None:
         assert set("".join(rows[1])) <= set("-: ")
     assert "**0.8750**<sup>t,w,r</sup>" in render.markdown(clear())
     assert r"a\|b" in render.markdown(clear(name="a|b"))
+    evil = clear("<b>x", "<b>y")
+    assert "<b>" not in render.markdown(evil) + render.latex(evil), "nor in the sentences below"
 
 
 def test_latex_is_a_booktabs_table() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +15,7 @@ from rerank.commands.cli import main
 from rerank.evaluation.compare import compare_runs, ties_by_id
 from rerank.evaluation.render import text
 from rerank.retrieval.runs import Scored, read_run
+from tests.report.parsed import data_of, parsed
 
 
 @pytest.fixture
@@ -58,11 +57,7 @@ def test_the_report_ranks_ties_as_its_numbers_do(tied: tuple[str, str], tmp_path
     """The page's ranks are those that trec_eval gives the documents: by score, then by descending id."""
     qrels, path = tied
     assert main(["evaluate", "--qrels", qrels, "--runs", path, "--html", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    (data,) = re.findall(
-        r'<script[^>]* id="data"[^>]*>(.*?)</script>|<script id="data"[^>]*>(.*?)</script>', page, re.S
-    )
-    found = json.loads("".join(data))
+    found = data_of(parsed((tmp_path / "page.html").read_text(encoding="utf-8")))
     for position, shown in found["shown"].items():
         ranking = read_run(path)[found["queries"][int(position)]]
         order = sorted(ranking, key=lambda document: (document.score, document.id), reverse=True)

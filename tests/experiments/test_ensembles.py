@@ -26,9 +26,8 @@ def write_config(folder: Path) -> str:
     return write_experiment(folder, base=base, folds=[1], seeds=[1, 2], methods=methods, ensembles=ensembles)
 
 
-def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, home: Path) -> None:
     """Of the runs of all members and seeds."""
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     made = write_folds(tmp_path / "made")
     assert experiment([write_config(tmp_path)]) == 0
     results: dict[str, Any] = json.loads((tmp_path / "out" / "results.json").read_text())

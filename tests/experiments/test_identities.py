@@ -94,19 +94,6 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     assert table(tmp_path / "out") != before
 
 
-def test_a_moved_experiment_is_finished_where_it_is(
-    made: Path, copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.move(copied / "out", tmp_path / "elsewhere")
-    shutil.rmtree(tmp_path / "elsewhere" / "workers")
-    before = trained(tmp_path / "elsewhere")
-    monkeypatch.chdir(tmp_path)
-    assert experiment([f"--config={made / 'experiment.yaml'}", "--output=elsewhere"]) == 0
-    assert trained(tmp_path / "elsewhere") == before
-    assert not (tmp_path / "elsewhere" / "workers").exists(), "no process was started"
-    assert table(tmp_path / "elsewhere") == table(made / "out")
-
-
 def test_measures_and_values_per_query_are_all_that_it_takes(made: Path, copied: Path) -> None:
     """What a repository would keep."""
     for path in (copied / "out").rglob("*"):
@@ -173,10 +160,9 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
 
 
 def test_workers_import_a_users_classes_only_where_they_are_named(
-    fresh_workers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh_workers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     """A file of the working directory that has the name of a library's module is not run in place of it."""
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     write_folds(tmp_path / "made")
     (tmp_path / "tqdm.py").write_text("raise SystemExit('the working directory was imported from')\n")

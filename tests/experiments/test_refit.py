@@ -20,8 +20,7 @@ from tests.experiments.settings import write_experiment
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def made(tmp_path: Path, home: Path) -> Path:
     return write_folds(tmp_path / "made")
 
 

@@ -204,8 +204,7 @@ def test_a_finished_ladder_is_not_climbed_again(text: Ladder, splits: dict[str, 
 
 
 @pytest.mark.parametrize("model", ["MLP", "LightGBM"])
-def test_ladder_over_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+def test_ladder_over_features(tmp_path: Path, home: Path, model: str) -> None:
     folder = write_folds(tmp_path) / "Fold1"
     files = {split: str(folder / f"{name}.txt") for split, name in zip(SPLITS, ("train", "vali", "test"), strict=True)}
     ladder = rerank.auto(**files, model=[model], output=tmp_path / "ladder")
@@ -217,27 +216,17 @@ def test_ladder_over_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, m
         rerank.auto(**files, model="some/encoder", output=tmp_path / "other")
 
 
-def test_labels_that_say_nothing_keep_what_they_did_not_train(tmp_path: Path, embedder: str) -> None:
-    ladder = rerank.auto(**make_splits(tmp_path, shuffled=("train",)), model=embedder, output=tmp_path / "ladder")
-    check_ladder(ladder)
-    assert not any(trained in ladder.kept.what for trained in ("seed-", "average"))
-
-
 def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], published: str, tmp_path: Path) -> None:
-    ladder = rerank.auto(splits["train"], model=published, hours=0, output=tmp_path / "ladder")
+    """Of lists of one column, which is mixed with the model."""
+    bare = shutil.copytree(splits["train"], tmp_path / "bare")
+    assert main(["add", f"--lists={bare}", "--drop=good"]) == 0
+    ladder = rerank.auto(bare, model=published, hours=0, output=tmp_path / "ladder")
     check_ladder(ladder)
-    assert ladder.on == "validation" and "test" not in ladder.queries
+    assert [rung.name for rung in ladder.rungs] == ["first stage", "as published", "mixed"]
+    assert "bm25" in ladder.rungs[2].what and ladder.on == "validation" and "test" not in ladder.queries
     assert sum(ladder.queries.values()) == len(Lists.open(splits["train"]))
     assert any("kept back" in note for note in ladder.notes) and any("few" in note for note in ladder.notes)
     assert "fine-tuned" in ladder.left_out and not (tmp_path / "ladder" / "trainings").exists()
-
-
-def test_lists_of_one_column_are_mixed_with_a_model(splits: dict[str, str], published: str, tmp_path: Path) -> None:
-    shutil.copytree(splits["train"], tmp_path / "bare")
-    assert main(["add", f"--lists={tmp_path / 'bare'}", "--drop=good"]) == 0
-    ladder = rerank.auto(tmp_path / "bare", model=published, hours=0, output=tmp_path / "ladder")
-    assert [rung.name for rung in ladder.rungs] == ["first stage", "as published", "mixed"]
-    assert "bm25" in ladder.rungs[2].what
 
 
 def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.measures import parse
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SmoothI, SoftSort, TwinSigmoid, load_all
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
@@ -106,29 +105,7 @@ def test_grades_whose_gain_is_not_finite(relaxation: Relaxation, name: str) -> N
         assert value.isfinite() and torch.autograd.grad(value, scores)[0].isfinite().all()
 
 
-@pytest.mark.parametrize("power", [0, 1, 2])
-def test_balance_gives_gradients_their_norm(power: float) -> None:
+def test_balance_leaves_the_value_where_there_is_no_gradient() -> None:
     scores, labels = fresh(spread=1.0)
-    weights = torch.linspace(0.5, 2, len(scores))
-    loss = DirectMetric("nDCG@10", SmoothI(), reduction="sum", balance=power)
-    (gradient,) = torch.autograd.grad(loss(scores, labels, weights=weights), scores)
-    missing = 1 - parse("nDCG@10").exact(scores, labels)
-    torch.testing.assert_close(gradient.norm(dim=1), weights * missing**power * (missing > 1e-5), atol=1e-4, rtol=1e-4)
-    plain = DirectMetric("nDCG@10", SmoothI(), reduction="none")
-    (direction,) = torch.autograd.grad(plain(scores, labels).sum(), scores)
-    cosines = torch.nn.functional.cosine_similarity(gradient, direction, dim=1, eps=1e-12)
-    torch.testing.assert_close(cosines, (missing > 1e-5).float(), atol=1e-4, rtol=0)
-    assert torch.equal(loss(scores.detach(), labels), plain(scores, labels).sum())
-
-
-@pytest.mark.parametrize(
-    "relaxation", [Approx("spread"), FastSoftSort("spread"), SoftSort("spread"), TwinSigmoid(alpha="spread")], ids=repr
-)
-@pytest.mark.parametrize("name", ["nDCG@10", "AP@10", "P@10", "RR@10"])
-def test_lists_of_little_spread_are_the_same_at_any_scale(relaxation: Relaxation, name: str) -> None:
-    scores, labels = fresh(spread=0.01)
-    loss = DirectMetric(name, relaxation, reduction="none")
-    small, large = loss(scores, labels), loss(scores * 50, labels)
-    torch.testing.assert_close(small, large, atol=1e-4, rtol=0)
-    if not isinstance(relaxation, TwinSigmoid):  # whose value is exact
-        assert not torch.allclose(large, loss(scores * 5000, labels), atol=1e-3)  # wider scores sharpen the ranks
+    balanced, plain = (DirectMetric("nDCG@10", SmoothI(), reduction="sum", balance=power) for power in (1, None))
+    assert torch.equal(balanced(scores.detach(), labels), plain(scores, labels))

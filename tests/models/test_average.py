@@ -16,8 +16,7 @@ from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
-from rerank.models.vectors.mlp import MLP
-from tests.builders import make_decoder, make_model, write_folds
+from tests.builders import make_decoder, make_model
 from tests.models.text.texts import draw_trained
 
 SHARES = [0.2, 0.3, 0.5]
@@ -31,7 +30,6 @@ def encoders(folder: Path, count: int, lists: Lists, **settings: object) -> list
         model.prepare(lists, seed)
         draw_trained(model, seed)
         made.append(folder / f"model{seed}")
-        made[-1].mkdir()
         model.save(made[-1])
     return made
 
@@ -49,7 +47,9 @@ def check_mean(
 def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None, lists: Lists) -> None:
     folders = encoders(tmp_path, 3, lists, start=start)
     average_models(folders, SHARES, tmp_path / "average")
+    average_models(folders, None, tmp_path / "equal")
     states = [load_model(folder).state_dict() for folder in folders]  # type: ignore[attr-defined]
+    check_mean(load_model(tmp_path / "equal").state_dict(), states, [1 / 3] * 3)  # type: ignore[attr-defined]
     model = load_model(tmp_path / "average")
     check_mean(model.state_dict(), states, SHARES)  # type: ignore[attr-defined]
     assert model.contract() == load_model(folders[0]).contract() | {
@@ -74,27 +74,10 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
     check_mean(states[0], states[1:], SHARES, rtol=1e-5)
 
 
-def test_networks_over_features(tmp_path: Path) -> None:
-    from rerank.features.letor import letor_lists
-
-    lists = letor_lists(write_folds(tmp_path) / "Fold1" / "train.txt")
-    folders = []
-    for seed in range(2):
-        model = MLP(hidden=[4])
-        model.prepare(lists, seed)
-        folders.append(tmp_path / f"mlp{seed}")
-        folders[-1].mkdir()
-        model.save(folders[-1])
-    average_models(folders, None, tmp_path / "average")
-    *states, both = (load_model(folder).state_dict() for folder in [*folders, tmp_path / "average"])  # type: ignore[attr-defined]
-    check_mean(both, states, [0.5, 0.5])
-
-
 def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None:
     first, second = encoders(tmp_path, 2, lists)
     (longer,) = encoders(tmp_path / "other", 1, lists, long="max")
     wide = CrossEncoder(str(make_model(tmp_path / "wide", hidden=64)), query_length=8, document_length=24)
-    (tmp_path / "w").mkdir()
     wide.prepare(lists, 0)
     wide.save(tmp_path / "w")
     for folders, weights, match in [

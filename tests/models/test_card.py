@@ -50,6 +50,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     assert results == measures["validation"]
     for values in (measures["validation"], measures["with_first_stage"]["validation"]):
         assert " | ".join(f"{value:.4f}" for value in values.values()) in card.text
+    assert "of the 16 training pairs with the longest documents no score differs by more than" in card.text
     assert str(tmp_path) not in card.content and str(tiny_model) not in card.content, "paths of this machine"
 
     monkeypatch.chdir(run / "best")
@@ -72,9 +73,8 @@ def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkey
     assert [one.shape for one in executed(card)[0]] == [(2,)]
 
 
-def test_features_have_a_shorter_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
     pytest.importorskip("lightgbm")
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     made = write_folds(tmp_path / "made")
     data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5", "--tracker=[]"]
     train([*data, "--model=LightGBM", "--model.trees=2", f"--output={tmp_path / 'trees'}"])
@@ -94,3 +94,12 @@ def test_values_read_as_calls() -> None:
     loss = {"class_path": "rerank.losses.DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": relaxation}}
     assert describe(loss) == "DirectMetric(measure='nDCG@10', relaxation=SmoothI(alpha=1.0))"
     assert describe([loss["init_args"]["relaxation"], 3]) == "[SmoothI(alpha=1.0), 3]"
+
+
+def test_a_card_has_no_markup(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path / "<b>x")
+    folder = tmp_path / "<img src=x>"
+    words = "--data ListsData --data.validation_share 0.3 --epochs 1 --loss ListNet --model MLP --model.columns [bm25]"
+    train([*words.split(), "--data.train", str(lists.store.folder), "--output", str(folder)])
+    card = (folder / "best" / "README.md").read_text().partition("\n---\n\n")[2]
+    assert "# &lt;img src=x>" in card and "<img" not in card and "<b>" not in card

@@ -25,7 +25,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse, interpolate, reciprocal_ranks
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.hashes import write_sealed
-from tests.builders import make_decoder, make_lists, make_lists_with_added
+from tests.builders import make_decoder, make_lists_with_added
 
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, -2.5, 0.1]), st.floats(-(2.0**99), 2.0**99, width=32, allow_subnormal=False)
@@ -185,14 +185,6 @@ BAD: dict[str, tuple[Callable[[Any], object], str]] = {
     "its place": (lambda t: write_ranker(None, {"bm25": 1}, 0, t / "fusion"), "fusion"),
     "texts": (lambda t: rerank.load(t / "fusion").predict([("a", "b")]), "give lists, or rank"),
     "no column": (lambda t: rerank.load(t / "fusion").rank("a", ["b"]), "columns: the ranker mixes in column bm25"),
-    "too few": (
-        lambda t: rerank.load(t / "fusion").rank("a", ["b"], columns={"bm25": [1, 2]}),
-        "bm25 has 2 numbers, there are 1 documents",
-    ),
-    "lists without": (
-        lambda t: Mixed(None, {"dense": 1.0}).predict(make_lists(t / "l")),
-        "the ranker mixes in column dense, which .* has not; .* `rerank add --lists .* --run dense=FILE`",
-    ),
 }
 
 
@@ -222,11 +214,3 @@ def test_damage_is_named(change: dict[str, Any], match: str, text_model: Path, t
     write_sealed(path, read_contract(path.parent) | change)
     with pytest.raises(UserError, match=match):
         rerank.load(path.parent)
-
-
-def test_other_libraries_load_it_as_they_load_its_model(text_model: Path, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    write_ranker(text_model, {"bm25": 0.25}, 0.75, tmp_path / "ranker")
-    pairs = [("heat", "a wing"), ("lift", "drag")]
-    one, other = (sentence_transformers.CrossEncoder(str(tmp_path / name)) for name in ("best", "ranker"))
-    np.testing.assert_array_equal(one.predict(pairs), other.predict(pairs))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort
+from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SoftSort
 from rerank.relaxations.isotonic import (
     antitonic_kl,
     antitonic_l2,
@@ -118,26 +117,12 @@ def test_draws_belong_to_the_seed_and_without_noise_are_none() -> None:
     torch.testing.assert_close(silent(scores, labels), plain(scores, labels))
 
 
-@pytest.mark.parametrize(
-    ("kind", "settings"),
-    [
-        (NeuralSort, {"tau": 0}),
-        (NeuralSort, {"sinkhorn": -1}),
-        (NeuralSort, {"sinkhorn": 0, "transposed": True}),
-        (NeuralSort, {"samples": -1}),
-        (SoftSort, {"tau": -1}),
-        (OptimalTransport, {"epsilon": 0}),
-        (OptimalTransport, {"iterations": 0}),
-        (FastSoftSort, {"strength": 0}),
-        (FastSoftSort, {"regularization": "l1"}),
-        (FastSoftSort, {"beta": 0}),
-        (FastSoftSort, {"strength": "spread", "beta": 5.0}),
-        *((SmoothI, given) for given in ({"alpha": 0}, {"alpha": math.nan}, {"delta": 1}, {"delta": -0.1})),
-    ],
-)
-def test_settings_out_of_range_are_refused(kind: type, settings: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        kind(**settings)
+def test_settings_that_do_not_go_together_are_refused() -> None:
+    for wrong in ({"sinkhorn": -1}, {"sinkhorn": 0, "transposed": True}):
+        with pytest.raises(ValueError, match="sinkhorn"):
+            NeuralSort(**wrong)
+    with pytest.raises(ValueError, match="strength"):
+        FastSoftSort(strength="spread", beta=5.0)
 
 
 def test_long_lists_are_computed_in_parts() -> None:

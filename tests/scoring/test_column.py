@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from rerank.commands.cli import main
-from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import write_contract
 from rerank.models.score import score_lists
@@ -191,13 +190,6 @@ def test_what_cannot_be_scored(
     assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
-
-
-def test_a_column_with_gaps_for_added_documents_is_not_read(tmp_path: Path) -> None:
-    lists = make_lists_with_added(tmp_path)
-    best = save(SelfAttention(width=8, hidden=8, columns=["bm25"]), lists, tmp_path / "runs" / "a" / "best")
-    with pytest.raises(UserError, match="bm25 has no value for"):
-        add_model(tmp_path / "lists", best)
 
 
 def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:

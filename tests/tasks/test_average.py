@@ -19,11 +19,10 @@ from tests.builders import write_features, write_folds
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], Lists, Lists]:
+def made(tmp_path: Path, home: Path) -> tuple[list[str], Lists, Lists]:
     """Four small networks from one draw, each trained on nothing but noise, and lists."""
     import torch
 
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
     train = letor_lists(write_folds(tmp_path) / "Fold1" / "train.txt")
     folders = []
     for seed in range(4):

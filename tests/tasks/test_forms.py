@@ -85,8 +85,7 @@ def test_lists_from_what_people_have(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(rerank.Lists.from_dataframe(form).to_dataframe(), expected)
 
 
-def test_texts_of_ones_own_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RERANK_HOME", str(tmp_path))
+def test_texts_of_ones_own_are_searched(home: Path) -> None:
     documents = {"d1": "a wing gives lift", "d2": "a jet engine", "d3": "the lift of a wing of a jet"}
     frame = pd.DataFrame({"docno": list(documents), "text": list(documents.values())})
     for given_ in (documents, frame):

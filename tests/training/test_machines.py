@@ -171,22 +171,6 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
 
 
-@pytest.mark.slow
-def test_processes_that_torchrun_started_write_the_same_run_over_texts(tmp_path: Path) -> None:
-    parts = tmp_path / "parts.py"
-    parts.write_text(
-        "import sys; from rerank.scoring import parts as scoring; scoring.PAIRS = 10; "
-        "from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    assert main(["train", *words_of(tmp_path, dropout=0.0), "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
-    for processes in (1, 2, 4):
-        launch = ["torch.distributed.run", f"--nproc_per_node={processes}", "--standalone", str(parts), "rerank"]
-        command = ["--model", str(tmp_path / "run" / "best"), "--lists", str(tmp_path / "lists"), "--depth=15"]
-        command += ["--output", str(tmp_path / f"{processes}.trec")]
-        subprocess.run([sys.executable, "-m", *launch, *command], check=True, timeout=1800)
-    assert len({(tmp_path / f"{processes}.trec").read_bytes() for processes in (1, 2, 4)}) == 1
-
-
 def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> None:
     words = words_of(tmp_path, dropout=0.0)
     assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0

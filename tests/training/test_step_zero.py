@@ -77,10 +77,3 @@ def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
 def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--data.join_validation=true")
     assert training.start == {} and not (tmp_path / "run" / "start.json").exists()
-
-
-def test_where_nothing_is_learned_the_start_stays(tmp_path: Path) -> None:
-    training, splits = trained(tmp_path, "--epochs=2", "--optimization.head_lr=0")
-    assert splits.validation is not None
-    assert (training.model.predict(splits.validation) == untouched(splits).predict(splits.validation)).all()
-    assert [training.start[name]["difference"] for name in ("validation", "test")] == [0, 0]

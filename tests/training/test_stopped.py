@@ -15,11 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-import yaml
 
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model
+from tests.experiments.settings import short_texts, write_experiment
 from tests.forked import Command, started, together
 from tests.training.helpers import assert_same_runs
 
@@ -135,18 +135,11 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
 
 
 def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path: Path, options: list[str]) -> None:
-    base = {
-        "data": {"class_path": "FoldsData", "init_args": {"lists": str(tmp_path / "lists"), "folds": 3, "fold": 1}},
-        "model": {
-            "class_path": "CrossEncoder",
-            "init_args": {"name": str(tmp_path / "model"), "query_length": 8, "document_length": 24},
-        },
-        **{"epochs": 25, "batch_size": 3, "checkpoint_every": 100000, "precision": "fp32", "monitor": "nDCG"},
-    }
-    config = {"base": base, "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}
-    config["methods"] = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(config))
-    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={tmp_path / 'experiment.yaml'}"]
+    changes = {"epochs": 25, "batch_size": 3, "checkpoint_every": 100000, "monitor": "nDCG"}
+    methods = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
+    settings = {"methods": methods, "folds": [1], "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}
+    config = write_experiment(tmp_path, base=short_texts(tmp_path) | changes, **settings)
+    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", config]
     output = tmp_path / "output"
     with (tmp_path / "errors").open("w") as errors:
         process = subprocess.Popen([*command, f"--output={output}"], stderr=errors, stdout=subprocess.DEVNULL)

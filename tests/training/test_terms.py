@@ -37,6 +37,7 @@ from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees.objective import Objective
 from tests.builders import make_lists
+from tests.experiments.settings import write_experiment
 from tests.forked import together
 from tests.training.helpers import gradients, whole_batch
 
@@ -147,22 +148,11 @@ def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
 def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
     """Its plan and the training agree about the id, which has the hash of the column: another teacher, another cell."""
     terms = [{"loss": "RankNet", "target": "teacher"}, {"loss": "SmoothINDCG", "weight": {"class_path": "Ramp"}}]
-    settings = {
-        "output": str(tmp_path / "out"),
-        "base": {
-            "data": {"class_path": "FoldsData", "init_args": {"lists": str(lists.store.folder), "folds": 3}},
-            "model": {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["x", "y"]}},
-            "monitor": "nDCG",
-        },
-        "folds": [1],
-        "methods": {"both": {"set": {"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}}},
-        "measures": "nDCG",
-        "jobs": 1,
-    }
-    file = tmp_path / "experiment.yaml"
-    file.write_text(yaml.safe_dump(settings))
+    model = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["x", "y"]}}
+    methods = {"both": {"set": {"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}}}
+    config = write_experiment(tmp_path, base={"model": model, "monitor": "nDCG"}, folds=[1], methods=methods)
     for count in (1, 2):
-        assert experiment([f"--config={file}"]) == 0
+        assert experiment([config]) == 0
         assert len(list((tmp_path / "out").glob("cells/**/measures.json"))) == count
         lists.store.column_path("teacher").unlink()
         Lists.open(lists.store.folder).store.add_column("teacher", np.arange(lists.size, dtype=np.float32))

@@ -80,13 +80,6 @@ def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path,
     np.testing.assert_allclose(CrossEncoder(str(tmp_path)).text_scores(given, precision="fp32"), theirs, atol=1e-5)
 
 
-def test_the_card_of_a_training_says_how_far_others_are(tmp_path: Path) -> None:
-    make_lists(tmp_path)
-    run = train_text(tmp_path / "lists", make_model(tmp_path / "model"), tmp_path / "run", "--precision=fp32")
-    card = (run / "best" / "README.md").read_text()
-    assert "of the 16 training pairs with the longest documents no score differs by more than" in " ".join(card.split())
-
-
 def test_tied_weights_are_saved_and_found_again(tmp_path: Path) -> None:
     """BART's encoder and decoder share their embeddings, which safetensors refuses to write as they are."""
     folder = make_model(tmp_path / "model")

@@ -81,26 +81,20 @@ def test_features_are_found_by_name(kind: str, lists: Lists, tmp_path: Path, hom
         KINDS[kind](None, lists)
 
 
-def test_lists_without_what_a_model_reads(lists: Lists, tmp_path: Path) -> None:
+def test_lists_without_what_a_model_reads(lists: Lists) -> None:
     with pytest.raises(UserError, match="no column 'splade'"):
         MLP(hidden=[4], columns=["splade"]).prepare(lists, 0)
-    model = MLP(hidden=[4], columns=["two"])
-    model.prepare(lists, 0)
-    with pytest.raises(UserError, match=r"the model reads two/a, two/b; .*no column 'two'"):
-        model.inputs(make_lists(tmp_path / "other"))
 
 
 def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
     """BM25 has no value for the documents that were added, all of them relevant; trees could read that."""
     lists = make_lists_with_added(tmp_path)
-    for model in (MLP(hidden=[4], columns=["bm25"]), LightGBM(columns=["bm25"])):
+    network, trees = MLP(hidden=[4], columns=["bm25"]), LightGBM(columns=["bm25"])
+    network.prepare(lists, 0)
+    for read in (network.inputs, trees.prepare):
         with pytest.raises(UserError, match=r"bm25/bm25 has no value for .*added"):
-            if isinstance(model, MLP):
-                model.prepare(lists.with_added(), 0)
-                model.inputs(lists.with_added())
-            else:
-                model.prepare(lists.with_added())
-    LightGBM(columns=["bm25"]).prepare(lists)
+            read(lists.with_added())
+    trees.prepare(lists)
 
 
 def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
