@@ -11,7 +11,7 @@ from rerank.lazy import find
 
 if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
-    from rerank.collections.texts import Texts
+    from rerank.collections.in_memory import Texts
     from rerank.errors import NotFoundError, UserError
     from rerank.evaluation.export import Table
     from rerank.experiments.conduct import experiment
@@ -69,8 +69,7 @@ if TYPE_CHECKING:
     from rerank.models.text.decoder import Decoder
     from rerank.models.vectors.attention import SelfAttention
     from rerank.models.vectors.lightgbm import LightGBM
-    from rerank.models.vectors.list_mlp import ListMLP
-    from rerank.models.vectors.mlp import MLP
+    from rerank.models.vectors.mlp import MLP, ListMLP
     from rerank.models.vectors.xgboost import XGBoost
     from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
     from rerank.retrieval.forms import as_run

@@ -49,7 +49,7 @@ from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.lists.sampling import Full
 from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, SmoothINDCG, load_all
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.training.batches import Batches
 from rerank.training.budget import graph_bytes, tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint

@@ -14,7 +14,7 @@ import rerank.experiments.worker
 import rerank.lists.build
 import rerank.models.text.cross_encoder
 import rerank.models.vectors.lightgbm
-import rerank.scoring.column
+import rerank.scoring.outputs
 import rerank.training.classes
 import rerank.training.trainer
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
-from rerank.collections.fields import NAMES
-from rerank.collections.qrels import HIGHEST
-from rerank.collections.records import json_objects, json_text
+from rerank.collections.queries import HIGHEST
+from rerank.collections.records import NAMES, json_objects, json_text
 from rerank.errors import UserError
 from rerank.storage.arrow import FLOAT32
 
@@ -219,7 +218,6 @@ class HitsCollection(ABC):
         return (ranked.query for ranked in self.lists())
 
     def qrels(self) -> Qrels | None:
-        """The hits' grades, where any has one."""
         found: Qrels = {}
         for query, hits in self.lists():
             if judged := {hit.id: hit.grade for hit in hits if hit.grade is not None}:

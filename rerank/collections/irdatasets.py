@@ -13,9 +13,6 @@ from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest, warn_once
 from rerank.storage.hashes import sha256_of_files
 
-READ = 1 << 38
-"""Bytes (256 GiB) up to which a corpus is hashed by its contents; indexing it takes many times as long."""
-
 
 def known_ids() -> list[str]:
     """The ids that ir_datasets lists."""
@@ -110,7 +107,7 @@ class IrDataset:
             supplied = [_files(path) for path in _supplied(handler, set()) if path.exists()]
             for _, files in supplied:
                 _warn_of_old_copy(handler, files)
-            digests = [_files_digest(*found) for found in supplied]
+            digests = [sha256_of_files(*found) for found in supplied]
         return digest("ir_datasets", documents, "\0".join(self.fields or ()), *digests)
 
 
@@ -144,15 +141,6 @@ def _files(path: Path) -> tuple[Path, list[Path]]:
         return path.parent, [path]
     found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
     return path, [file for file in found if file.is_file()]
-
-
-def _files_digest(folder: Path, files: Sequence[Path]) -> str:
-    """Digest of names and contents or, where reading them takes too long, of names, sizes and time stamps."""
-    stats = [file.stat() for file in files]
-    if sum(stat.st_size for stat in stats) <= READ:
-        return sha256_of_files(folder, files)
-    named = zip(files, stats, strict=True)
-    return digest(*(f"{file.relative_to(folder)} {stat.st_size} {stat.st_mtime_ns}" for file, stat in named))
 
 
 def _warn_of_old_copy(handler: Any, files: Sequence[Path]) -> None:

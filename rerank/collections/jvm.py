@@ -64,7 +64,6 @@ def start_jvm() -> None:
 
 @functools.cache
 def _start() -> int:
-    """Start the machine and return the id of its process."""
     import jnius_config
 
     if jnius_config.vm_running:  # by somebody who used pyserini before us: its classes are there

@@ -14,7 +14,7 @@ from rerank.collections.jvm import java_class, start_jvm
 from rerank.collections.records import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
-from rerank.storage.batched import batched
+from rerank.storage.arrow import batched
 from rerank.storage.files import digest
 from rerank.storage.hashes import read_sealed, sha256_of_files
 
@@ -124,7 +124,6 @@ class LuceneCollection:
         chosen.check(str(self.index))
 
     def queries(self) -> Iterator[Query]:
-        """An index has none: raises."""
         raise UserError(f"{self.name}: an index has no queries; name a file of them or another collection")
 
     def qrels(self) -> Qrels | None:

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
-from rerank.collections.datasets import DatasetHits
 from rerank.collections.demo import DemoCollection
-from rerank.collections.folders import BeirFolder, FilesFolder, Folder, TrecFolder
-from rerank.collections.hit_files import HitsFiles, RankLlmFile
+from rerank.collections.folders import BeirFolder, FilesFolder, Folder, SmartFolder, TrecFolder
+from rerank.collections.hit_files import DatasetHits, HitsFiles, RankLlmFile
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
-from rerank.collections.qrels import read_qrels_file
-from rerank.collections.queries import read_queries_file
-from rerank.collections.smart import SmartFolder
+from rerank.collections.queries import read_qrels_file, read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.settings.named import find_class
 

@@ -106,12 +106,12 @@ def add(
     if files:
         add_runs(lists, files)
     if model is not None:
-        from rerank.scoring.column import add_model
+        from rerank.scoring.outputs import add_model
 
         mix = not no_mix
         add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample, mix=mix)
     if embed is not None:
-        from rerank.scoring.cosines import add_cosines
+        from rerank.scoring.outputs import add_cosines
 
         add_cosines(lists, embed, name, precision=precision)
 

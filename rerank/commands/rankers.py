@@ -88,7 +88,7 @@ def rerank(
     for name, value in (("lists", lists), ("output", output)):
         if value is None:
             raise UserError(f"--{name}: needed, unless --stdin is given")
-    from rerank.scoring.run import write_reranked
+    from rerank.scoring.outputs import write_reranked
     from rerank.tasks.rerank_lists import lists_to_score
 
     check_apart(str(output), lists=lists, model=model)

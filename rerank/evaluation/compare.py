@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 from ir_measures import Measure
 
-from rerank.collections.judgments import as_qrels
+from rerank.collections.in_memory import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import (
@@ -186,7 +186,7 @@ def compare_runs(
 
     Args:
         qrels: lists, whose judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
-            collection, or any form that :func:`rerank.collections.judgments.as_qrels` takes.
+            collection, or any form that :func:`rerank.collections.in_memory.as_qrels` takes.
         runs: run files, ``PATH`` or ``NAME=PATH``, or any forms of runs by name
             (:func:`rerank.retrieval.forms.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
             Without a name, a file's run is called after it, and after its folder too where the file is called ``run``

@@ -102,7 +102,6 @@ class LetorData(Data):
         return lists.select(lists.lengths >= self.min_documents)
 
     def files(self) -> dict[str, Path | None]:
-        """The files: ``train``, ``validation`` and ``test``."""
         if self.path is None:
             named = {"train": self.train, "validation": self.validation, "test": self.test}
             return {name: None if file is None else Path(file).expanduser() for name, file in named.items()}

@@ -114,7 +114,6 @@ def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
 
 
 def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) -> None:
-    """Give all blocks the same columns."""
     padded = raw.with_suffix(".padded")
     with raw.open("rb") as source, padded.open("wb") as target:
         for rows, block_first, block_width in shapes:

@@ -2,8 +2,9 @@
 
 A cross-encoder's score depends on the CLS vector alone. So nothing is computed that does not reach it: no padding, and
 of the last layer only the keys and values of the other tokens. This saves 10 of BERT's 12 products there: a seventh of
-what scoring costs with 6 layers, a fourteenth with 12. A decoder's own code reads the chunk, whatever the architecture:
-attention alone has to know where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in each.
+what scoring costs with 6 layers, a fourteenth with 12. A head that reads the mean of all states (ModernBERT-base's own)
+needs every row of it. A decoder's own code reads the chunk, whatever the architecture: attention alone has to know
+where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in each.
 """
 
 from __future__ import annotations
@@ -14,13 +15,61 @@ from types import MethodType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rerank.kernels.by_layer import called
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
-from rerank.kernels.flat_modern import MODERN, read_modern
 from rerank.kernels.implementations import implementation_of
-from rerank.kernels.one_product import by_one_product, products
+from rerank.kernels.products import by_one_product, products
+
+MODERN = ("modernbert",)
+"""Architectures made of ModernBERT's layers: ModernBERT, Ettin, gte-reranker-modernbert."""
+
+
+def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
+    """States of the CLS tokens or, if it ``reads_mean``, the means of all, ``[n, 1, H]``, where the input is flat."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    if (sequences := SEEN.get()) is None:
+        return type(base).forward(base, input_ids=input_ids, **given)
+    hidden = base.embeddings(input_ids=input_ids)
+    kinds = {layer.attention_type for layer in base.layers}
+    rotations = {kind: [part[0] for part in base.rotary_emb(hidden, given["position_ids"], kind)] for kind in kinds}
+    hidden = hidden[0]
+    for layer in base.layers:
+        first = not base.reads_mean and layer is base.layers[-1]
+        hidden = called(_modern_layer, layer, hidden, rotations[layer.attention_type], sequences, first)
+    hidden = base.final_norm(hidden)
+    states = sequences.mean(hidden) if base.reads_mean else hidden[: len(sequences.lengths)]
+    return BaseModelOutput(last_hidden_state=states[:, None])
+
+
+def _modern_layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences: Sequences, first: bool) -> Tensor:
+    from transformers.models.modernbert.modeling_modernbert import apply_rotary_pos_emb
+
+    own, device, (cos, sin) = layer.attn, hidden.device.type, rotation
+    states = layer.attn_norm(hidden)
+    states = states.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else states  # cast once
+    size = own.head_dim
+    if first:
+        weight, bias, width = own.Wqkv.weight, own.Wqkv.bias, hidden.shape[1]
+        others = F.linear(states, weight[width:], None if bias is None else bias[width:])
+        key, value = others.unflatten(1, (2, -1, size)).unbind(1)
+        hidden, asked = hidden[sequences.asked], states[sequences.asked]
+        query = F.linear(asked, weight[:width], None if bias is None else bias[:width]).unflatten(1, (-1, size))
+        key, _ = apply_rotary_pos_emb(key, key, cos, sin)
+        query, _ = apply_rotary_pos_emb(query, query, cos[sequences.asked], sin[sequences.asked])
+    else:
+        query, key, value = own.Wqkv(states).unflatten(1, (3, -1, size)).unbind(1)
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
+    dropout = own.attention_dropout if own.training else 0.0
+    window = own.config.sliding_window if layer.attention_type == "sliding_attention" else None
+    call = AttentionCall(query, key, value, sequences, size**-0.5, dropout, first, window)
+    seen = attend(call, implementation_of(own, dropout > 0))
+    hidden = hidden + own.out_drop(own.Wo(seen.flatten(1)))
+    return hidden + layer.mlp(layer.mlp_norm(hidden))
+
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
@@ -92,7 +141,7 @@ def _drops(network: Any) -> bool:
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
-    """Padded rows ``[n, L]`` end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.shapes`).
+    """Padded rows ``[n, L]`` end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.packing`).
 
     The ids and ``position_ids`` are ``[1, T]``, and the rows :class:`Sequences`; there is no mask. So many ``shared``
     tokens at the beginning of all rows are there once.

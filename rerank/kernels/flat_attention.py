@@ -26,7 +26,7 @@ from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
 from rerank.kernels.dropout import threshold
 from rerank.kernels.implementations import Implementation
 from rerank.kernels.memory import sent
-from rerank.kernels.shapes import CHUNK, ROWS, TEXT, rounded
+from rerank.kernels.packing import CHUNK, ROWS, TEXT, rounded
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sequences:
     """Where sequences begin and end in a flat chunk.
 
     On a CPU a sequence may take more places than it has tokens, and the chunk have more places behind the last one, so
-    that there are few shapes (:mod:`rerank.kernels.shapes`).
+    that there are few shapes (:mod:`rerank.kernels.packing`).
 
     Attributes:
         lengths: tokens of each.
@@ -370,15 +370,10 @@ def _by_pytorch(call: AttentionCall) -> Tensor:
         if run.number and sequences.shared:
             k, v = (_behind(states[: sequences.shared], own) for states, own in ((key, k), (call.value, v)))
         mask = _mask(call, run, k.shape[2])
-        causal = call.causal and mask is None
-        keys: dict[str, Any] = {
-            "is_causal": causal,
-            "dropout_p": dropout,
-            "scale": scale,
-            "enable_gqa": q.shape[1] != k.shape[1],
-        }
-        parts.append(F.scaled_dot_product_attention(q, k, v, mask, **keys))
-    seen = torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts])
+        causal, shares = call.causal and mask is None, q.shape[1] != k.shape[1]
+        part = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shares)
+        parts.append(part.transpose(1, 2).flatten(0, 1))
+    seen = torch.cat(parts)
     return seen if len(seen) == len(query) else F.pad(seen, (0, 0, 0, 0, 0, len(query) - len(seen)))
 
 

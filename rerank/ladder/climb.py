@@ -26,7 +26,7 @@ from rerank.lists.view import Lists
 from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log_file
-from rerank.scoring.cosines import add_cosines, cosine_name
+from rerank.scoring.outputs import add_cosines, cosine_name
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.collections.in_memory import Texts
 from rerank.collections.own_queries import OwnQueries
-from rerank.collections.texts import Texts
 from rerank.errors import UserError
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists

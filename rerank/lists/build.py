@@ -15,7 +15,7 @@ import numpy as np
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
 from rerank.collections.hits import HitsCollection
-from rerank.collections.qrels import HIGHEST
+from rerank.collections.queries import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
@@ -26,8 +26,7 @@ from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
-from rerank.storage.arrow import Array, write_arrow
-from rerank.storage.batched import batched
+from rerank.storage.arrow import Array, batched, write_arrow
 
 log = logging.getLogger("rerank")
 

@@ -98,7 +98,6 @@ class FoldsData(Data):
         self.validation, self.depth, self.assignment, self.groups = validation, depth, assignment, groups
 
     def splits(self, seed: int) -> Splits:
-        """Training lists see added relevant documents, the others never do."""
         lists = judged_lists(self.lists)
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")

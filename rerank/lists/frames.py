@@ -17,9 +17,8 @@ import pyarrow as pa
 from rerank import __version__
 from rerank.collections import Qrels, Query
 from rerank.collections.base import checked_id, checked_text
-from rerank.collections.fields import NAMES, found_columns, some_names
-from rerank.collections.qrels import HIGHEST
-from rerank.collections.records import read_csv, read_json_objects
+from rerank.collections.queries import HIGHEST
+from rerank.collections.records import NAMES, found_columns, read_csv, read_json_objects, some_names
 from rerank.errors import UserError
 from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.judged import check_documents, check_queries, judged_documents

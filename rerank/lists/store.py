@@ -69,17 +69,14 @@ class Store:
 
     @property
     def queries(self) -> pa.Table:
-        """``query_id`` and, of texts, ``text``."""
         return self.table("queries")
 
     @property
     def documents(self) -> pa.Table:
-        """``doc_id`` and, of texts, ``text``."""
         return self.table("documents")
 
     @property
     def has_text(self) -> bool:
-        """Whether queries and documents have texts."""
         return "text" in self.documents.column_names
 
     def _numbers(self, table: str, column: str) -> Array:
@@ -146,7 +143,6 @@ class Store:
         return found
 
     def entry(self, name: str) -> Column:
-        """A column with what is known of it."""
         if name not in self._columns:
             self._columns[name] = self._joined(name) if self.parts else self._load(name)
         return self._columns[name]
@@ -230,7 +226,6 @@ class Store:
             )
 
     def _joined(self, name: str) -> Column:
-        """A column of all parts, one after the other."""
         found = [part.entry(name) for part in self.parts]
         if len({column.names for column in found}) > 1:
             raise UserError(f"column {name}: has other names in {self.parts[0]} than elsewhere; join like with like")

@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections import Qrels
-from rerank.collections.judgments import as_qrels
+from rerank.collections.in_memory import as_qrels
 from rerank.errors import UserError, one_line
 from rerank.html import ROWS, shown
 from rerank.lists.frames import as_table, store_of
 from rerank.lists.layout import VERSION
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
-from rerank.retrieval.runs import write_run
-from rerank.retrieval.table import RunTable
+from rerank.retrieval.runs import RunTable, write_run
 from rerank.storage.arrow import Array, blocks, by_first_appearance, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Lists:
                 which higher is better. ``rank`` counts from the best and becomes its negative. Ids that are left out
                 are made from the texts: equal texts have equal ids, in every frame. Rows whose text is a list
                 (``query``, ``text``, ``grade`` of the listwise data sets) count as a row per entry.
-            qrels: all judgments, in any form that :func:`rerank.collections.judgments.as_qrels` takes; None takes the
+            qrels: all judgments, in any form that :func:`rerank.collections.in_memory.as_qrels` takes; None takes the
                 grades for them, where there are any.
             name: what messages call the lists; None for ``data frame``, or the file.
             columns: what the frame calls ``query_id``, ``query``, ``doc_id``, ``text``, ``grade`` and ``rank``, where

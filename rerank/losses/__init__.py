@@ -14,37 +14,19 @@ from rerank.losses.base import Criterion, Loss, Reduction
 _MODULES = {
     "direct": ("DirectMetric",),
     "shorthands": (
-        "SmoothIP",
-        "SmoothIAP",
-        "SmoothINDCG",
-        "NeuralNDCG",
-        "SoftSortNDCG",
-        "FastSoftSortNDCG",
-        "OptimalTransportNDCG",
-        "ApproxP",
-        "ApproxAP",
-        "ApproxMRR",
-        "ApproxNDCG",
-        "TwinSigmoidP",
-        "TwinSigmoidAP",
-        "TwinSigmoidNDCG",
-        "TwinSigmoidNERR",
+        *("SmoothIP", "SmoothIAP", "SmoothINDCG", "NeuralNDCG", "SoftSortNDCG", "FastSoftSortNDCG"),
+        *("OptimalTransportNDCG", "ApproxP", "ApproxAP", "ApproxMRR", "ApproxNDCG"),
+        *("TwinSigmoidP", "TwinSigmoidAP", "TwinSigmoidNDCG", "TwinSigmoidNERR"),
     ),
-    "softmax_ce": ("SoftmaxCE",),
-    "listnet": ("ListNet",),
-    "listmle": ("ListMLE",),
-    "listap": ("ListAP",),
+    "listwise": ("SoftmaxCE", "ListNet", "ListMLE", "ListAP"),
     "wassrank": ("WassRank",),
     "lambda_loss": ("LambdaLoss",),
     "distillation": ("MarginMSE", "KLDivergence"),
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
-    "pointwise": ("RMSE", "MSE", "BCE"),
-    "regression_compatible": ("RegressionCompatible",),
+    "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
 }
 _PARTS = {
-    "terms": ("Term", "Terms"),
-    "schedules": ("Schedule", "Ramp"),
-    "targets": ("Scaling", "MinMax", "Sigmoid", "ReciprocalRank"),
+    "terms": ("Term", "Terms", "Schedule", "Ramp", "Scaling", "MinMax", "Sigmoid", "ReciprocalRank"),
 }
 """What a sum of losses is made of."""
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction
 from rerank.measures.base import Measure
+from rerank.measures.graded import nDCG
 from rerank.measures.names import name_of, parse
-from rerank.measures.ndcg import nDCG
-from rerank.relaxations.base import GainOf, RankIndicators, Relaxation, SoftRanks
-from rerank.relaxations.spread import spread
+from rerank.relaxations.base import GainOf, RankIndicators, Relaxation, SoftRanks, spread
 from rerank.settings.ranges import NotNegative
 
 if TYPE_CHECKING:
@@ -77,7 +76,6 @@ class DirectMetric(Loss):
         return (relevant if mask is None else relevant & mask).any(dim=1)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """One minus the relaxed measure, with the gradient that ``balance`` gives it."""
         import torch
 
         leaf = scores

@@ -13,9 +13,9 @@ from rerank.errors import UserError
 from rerank.losses.base import Loss, Reduction, has_ordered_pair
 from rerank.losses.pair_sums import Weight, better, excess, pair_sum, take
 from rerank.measures.base import ratio
+from rerank.measures.binary import P
+from rerank.measures.graded import ideal_gain, nDCG
 from rerank.measures.names import parse
-from rerank.measures.ndcg import ideal_gain, nDCG
-from rerank.measures.precision import P
 from rerank.relaxations.order import order_of
 from rerank.settings.ranges import NotNegative, Positive
 
@@ -90,7 +90,6 @@ class LambdaLoss(Loss):
         return super().arguments() | {"measure": str(self.measure)}
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with an ordered pair (for P@k: a relevant and another document)."""
         return has_ordered_pair(self.measure.relevant(labels) if isinstance(self.measure, P) else labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
@@ -107,7 +106,6 @@ class LambdaLoss(Loss):
         return pair_sum(scores * self.sigma, better(gains, mask), self._weight(gains, mask)) / math.log(2)
 
     def _weight(self, gains: Tensor, mask: Tensor) -> Weight:
-        """The weights of pairs of documents that are in the order of their ranks."""
         above = excess(gains, mask)  # |g_i - g_j| of the ordered pairs
         depth = gains.shape[1]
         k = self.measure.cutoff or depth

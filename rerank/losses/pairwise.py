@@ -72,7 +72,6 @@ class RankNet(_Pairwise):
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """The mean over ordered pairs of the top k, 0 where there is none."""
         top, every = None, scores
         if self.k is not None and self.k < scores.shape[1]:
             real = labels == labels if mask is None else mask

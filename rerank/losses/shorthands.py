@@ -20,14 +20,13 @@ from typing import Any
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
-from rerank.relaxations.approx import Approx
 from rerank.relaxations.base import Relaxation
 from rerank.relaxations.fastsoftsort import FastSoftSort
 from rerank.relaxations.neuralsort import NeuralSort
+from rerank.relaxations.sigmoids import Approx, TwinSigmoid
 from rerank.relaxations.smoothi import SmoothI
 from rerank.relaxations.softsort import SoftSort
 from rerank.relaxations.transport import OptimalTransport
-from rerank.relaxations.twinsigmoid import TwinSigmoid
 from rerank.settings.ranges import NotNegative
 
 _NDCG = "nDCG(dcg='exp-log2')"
@@ -85,7 +84,6 @@ def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str
 
 
 def _arguments(kind: type) -> dict[str, str]:
-    """What a docstring says of each argument."""
     section = (inspect.getdoc(kind) or "").partition("Args:\n")[2]
     return dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", section, re.MULTILINE))
 

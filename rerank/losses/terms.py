@@ -1,15 +1,154 @@
-"""What training minimises: one loss of the grades, or a sum of losses, each with its target and its weight."""
+"""What training minimises: one loss of the grades, or a sum of losses, each with its target, its scaling and weight."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rerank.errors import UserError
 from rerank.losses.base import Criterion, Loss
-from rerank.losses.schedules import Schedule
-from rerank.losses.targets import Scaling
-from rerank.settings.ranges import NotNegative, check_arguments
+from rerank.settings.described import Described
+from rerank.settings.ranges import NotNegative, Positive, Share, check_arguments
+from rerank.storage.arrow import Array
+
+
+class Scaling(Described, ABC):
+    """Turns the values of one list into targets; NaN (no value) stays NaN.
+
+    >>> class Clicked(Scaling):
+    ...     def __call__(self, values: Array) -> Array:
+    ...         return np.minimum(values, 1)
+    >>> Clicked()(np.array([3.0, 0.0, np.nan]))
+    array([ 1.,  0., nan])
+    """
+
+    @abstractmethod
+    def __call__(self, values: Array) -> Array:
+        """The targets of a list, ``[N]``, from ``[N]`` float, both NaN where the column has no value."""
+
+
+class MinMax(Scaling):
+    r"""Values scaled linearly, the smallest to 0 and the largest to a given top.
+
+    .. math:: y_i = top \cdot (v_i - \min v) / (\max v - \min v)
+
+    Equal values become 0, so that nothing is learned from such a list.
+
+    >>> MinMax(top=4)(np.array([3.0, 1.0, np.nan, 2.0]))
+    array([ 4.,  0., nan,  2.])
+
+    Args:
+        top: the target of the largest value; 1, or the highest grade to stand beside grades.
+    """
+
+    def __init__(self, top: Positive = 1.0) -> None:
+        self.top = top
+
+    def __call__(self, values: Array) -> Array:
+        known = values[~np.isnan(values)]
+        if not len(known):
+            return values
+        lowest, spread = known.min(), known.max() - known.min()
+        return (values - lowest) * (self.top / spread) if spread > 0 else values * 0
+
+
+class Sigmoid(Scaling):
+    r"""Probabilities from logits.
+
+    .. math:: y_i = \sigma((v_i - centre) / scale)
+
+    >>> Sigmoid()(np.array([0.0, np.log(3)]))
+    array([0.5 , 0.75])
+
+    Args:
+        centre: the value that becomes 1/2.
+        scale: divides the distance from it.
+    """
+
+    def __init__(self, centre: float = 0.0, scale: Positive = 1.0) -> None:
+        self.centre, self.scale = centre, scale
+
+    def __call__(self, values: Array) -> Array:
+        return 0.5 + 0.5 * np.tanh((values - self.centre) / (2 * self.scale))  # a sigmoid that cannot overflow
+
+
+class ReciprocalRank(Scaling):
+    r"""Gains that fall with the reciprocal of the rank by descending value.
+
+    .. math:: y_i = (k + 1) / (k + r_i)
+
+    For teachers that give an order and no scores, such as language models that permute passages. The first document
+    has 1. Equal values share their mean rank.
+
+    >>> ReciprocalRank()(np.array([7.0, 9.0, np.nan, 8.0]))
+    array([0.33333333, 1.        ,        nan, 0.5       ])
+
+    Args:
+        k: flattens the gains; 60 in reciprocal rank fusion, 0 for the plain reciprocal.
+    """
+
+    def __init__(self, k: NotNegative = 0.0) -> None:
+        self.k = k
+
+    def __call__(self, values: Array) -> Array:
+        from pandas import Series
+
+        return (self.k + 1) / (self.k + Series(values).rank(ascending=False).to_numpy())
+
+
+class Schedule(Described, ABC):
+    """The weight of a term over a training.
+
+    >>> class Late(Schedule):
+    ...     def __call__(self, share: float) -> float:
+    ...         return share**2
+    >>> Late()(0.5)
+    0.25
+    """
+
+    @abstractmethod
+    def __call__(self, share: float) -> float:
+        """The weight, at least 0, after a share of all steps (from 0, below 1); at 0 the term is not computed."""
+
+
+class Ramp(Schedule):
+    r"""A weight that changes linearly from one value to another, and is constant before and after.
+
+    .. math:: w(t) = a + (b - a) \min\Bigl(1, \max\bigl(0, \tfrac{t - t_0}{t_1 - t_0}\bigr)\Bigr)
+
+    Two of them warm up on one loss before another takes over: ``Ramp(1, 0, until=0.2)`` and ``Ramp(0, 1, until=0.2)``.
+
+    >>> weight = Ramp(1.0, 0.0, since=0.25, until=0.75)
+    >>> [weight(share) for share in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+
+    Args:
+        start: the weight up to ``since``.
+        end: the weight from ``until`` on.
+        since: share of all steps after which it starts to change.
+        until: the share of all steps at which it has changed; the same as ``since`` for a switch.
+
+    Raises:
+        ValueError: a negative weight, or shares out of order.
+    """
+
+    def __init__(
+        self, start: NotNegative = 0.0, end: NotNegative = 1.0, since: Share = 0.0, until: Share = 1.0
+    ) -> None:
+        if not 0 <= since <= until <= 1:
+            raise UserError(f"since and until must be shares of training in this order, not {since:g} and {until:g}")
+        self.start, self.end, self.since, self.until = start, end, since, until
+
+    def __call__(self, share: float) -> float:
+        if share >= self.until:
+            return self.end
+        if share <= self.since:
+            return self.start
+        return self.start + (self.end - self.start) * (share - self.since) / (self.until - self.since)
+
 
 GRADES = "grades"
 """The target that is no column: the judged grades."""

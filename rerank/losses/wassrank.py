@@ -99,7 +99,6 @@ class WassRank(Loss):
         return torch.where(labels > 0, (self.gain_base**labels - 1).clamp(max=MOST), -self.gap)
 
     def _by_documents(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """The same, by sums over documents."""
         gamma, itself = self._gains(labels), torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device)
         cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
         cost = torch.where(labels[:, :, None] == labels[:, None, :], self.penalty, cost).masked_fill(itself, 0.0)

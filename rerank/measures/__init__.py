@@ -7,14 +7,14 @@ from typing import Any
 from rerank.lazy import find
 
 _HOMES = {
-    "AP": "ap",
+    "AP": "binary",
     "Measure": "base",
-    "P": "precision",
-    "R": "recall",
-    "RR": "rr",
-    "Success": "recall",
-    "nDCG": "ndcg",
-    "nERR": "nerr",
+    "P": "binary",
+    "R": "binary",
+    "RR": "binary",
+    "Success": "binary",
+    "nDCG": "graded",
+    "nERR": "graded",
     "parse": "names",
 }
 

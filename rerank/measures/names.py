@@ -7,13 +7,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest
-from rerank.measures.ap import AP
 from rerank.measures.base import Measure
-from rerank.measures.ndcg import nDCG
-from rerank.measures.nerr import nERR
-from rerank.measures.precision import P
-from rerank.measures.recall import R, Success
-from rerank.measures.rr import RR
+from rerank.measures.binary import AP, RR, P, R, Success
+from rerank.measures.graded import nDCG, nERR
 from rerank.settings.described import class_path
 from rerank.settings.named import find_class
 

@@ -145,7 +145,6 @@ def _mean(tensors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: Path) -> None:
-    """Write the adapter that adds the weighted mean of what the adapters add."""
     import torch
 
     settings = [json.loads((place / ADAPTER_CONFIG).read_text(encoding="utf-8")) for place in places]

@@ -21,7 +21,7 @@ MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
     "Decoder": "rerank.models.text.decoder",
     "MLP": "rerank.models.vectors.mlp",
-    "ListMLP": "rerank.models.vectors.list_mlp",
+    "ListMLP": "rerank.models.vectors.mlp",
     "SelfAttention": "rerank.models.vectors.attention",
     "LightGBM": "rerank.models.vectors.lightgbm",
     "XGBoost": "rerank.models.vectors.xgboost",

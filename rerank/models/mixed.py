@@ -21,9 +21,9 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
-from rerank.models.added import check_added
-from rerank.models.base import Model
+from rerank.models.base import Model, RanksTexts
 from rerank.models.card import with_mix, without_part
+from rerank.models.columns import check_added, given_column
 from rerank.models.contract import (
     CALIBRATION,
     CARD,
@@ -36,7 +36,6 @@ from rerank.models.contract import (
     read_contract,
     write_contract,
 )
-from rerank.models.given import RanksTexts, given_column
 from rerank.models.load import copy_model, load_model
 from rerank.retrieval.fuse import ranks_of_candidates, z_of_candidates
 from rerank.storage.arrow import Array
@@ -269,7 +268,6 @@ def _by_cosines() -> Any:
 def _checked_mix(
     model: object, columns: Mapping[str, float], text: float, by: str, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """A mix as it is saved."""
     mix = {"by": by, "columns": columns, "text": text, "cosines": cosines}
     try:
         check_mix(mix)

@@ -1,20 +1,213 @@
-"""What the trainer and the scoring loop need from a network."""
+"""A network as the trainer and the scoring loop need it, and scoring pairs and lists without a graph."""
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from threading import Barrier, RLock
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
+from rerank import stops
+from rerank.errors import UserError
 from rerank.kernels.implementations import Implementations, Kernels
-from rerank.kernels.precision import Precision
+from rerank.kernels.memory import out_of_memory, sent
+from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
+from rerank.kernels.products import scoring_products, weights_stay
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
-from rerank.models.score import ALONE, ON_A_CPU, score_lists
+from rerank.progress import tqdm
 from rerank.settings.ranges import Count, check_value
-from rerank.storage.arrow import Array
+from rerank.storage.arrow import Array, list_numbers, starts_of
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
+
+
+log = logging.getLogger("rerank")
+
+ON_A_CPU = 2048
+"""Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
+
+ALONE = RLock()
+"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other
+threads of this process that score wait."""
+
+
+Scored: TypeAlias = list[tuple[Array, Array]]
+"""Chunks, each with its scores."""
+
+
+def score_candidates(
+    scorer: Any,
+    inputs: Inputs,
+    rows: Array,
+    starts: Array,
+    *,
+    budget: int | None = None,
+    precision: Precision = "auto",
+    progress: str | None = None,
+) -> Array:
+    """Score candidates without a graph, in evaluation mode: ``[n]`` float32.
+
+    Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
+    scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
+    one thread scores the rest, then in chunks of half the size, with a warning.
+
+    Args:
+        scorer: the model, a :class:`rerank.models.scorer.Scorer`.
+        inputs: what ``scorer.inputs`` made of the lists.
+        rows: ``[n]`` rows of the candidates, as for :meth:`rerank.models.base.Inputs.collate`.
+        starts: positions in ``rows`` at which a list starts.
+        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
+            A thread of a CPU has no more than 2,048.
+        precision: arithmetic of the encoder.
+        progress: title of a progress bar; None shows none.
+
+    Raises:
+        Stopped: a signal came during a training, which can resume from its checkpoint.
+    """
+    with ALONE, exact_float32():
+        device = next(scorer.parameters()).device
+        precision, _ = resolve(precision, device, scorer.bf16)
+        scorer.settle(precision)
+        of = list_numbers(len(rows), starts)
+        budget, workers = budget or scorer.budget, 1
+        if device.type == "cpu":
+            budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
+        bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
+
+        def batch_of(chunk: Array) -> dict[str, Any]:
+            batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
+            return {name: sent(value, device) for name, value in batch.items()}
+
+        scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
+        training = scorer.training
+        scorer.eval()
+        halves = scorer.modules() if device.type == "cpu" and precision == "bf16" else ()
+        try:
+            with bar, scoring_products(halves):
+                while len(left):
+                    chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
+                    workers = min(workers, len(chunks.all))
+                    work = partial(_work, scorer, batch_of, chunks, bar, precision, device)
+                    for chunk, values in work() if workers <= 1 else _in_threads(work, chunks, workers):
+                        scores[chunk] = values
+                    stops.check()
+                    left = chunks.left()
+                    if len(left) and workers > 1:
+                        workers = 1
+                        log.warning("out of memory: continuing with one thread")
+                    elif len(left):  # the error is gone, and with it what its frames held
+                        budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
+        finally:
+            scorer.train(training)
+        if (beside := inputs.beside(rows)) is not None:
+            with torch.inference_mode():
+                scores = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device)).cpu().numpy()
+        if wrong := int((~np.isfinite(scores)).sum()):
+            wider = "" if precision == "fp32" else ", or set precision to fp32"
+            raise UserError(
+                f"{wrong} of {len(scores)} scores are not finite: the model's weights, or the numbers that it reads, "
+                f"are too large; train it with lower learning rates{wider}"
+            )
+        return scores
+
+
+class Chunks:
+    """Chunks that threads take one by one, until one of them is too large or the process is asked to stop.
+
+    Attributes:
+        all: positions of the candidates that are scored together, chunk by chunk.
+    """
+
+    def __init__(self, chunks: list[Array]) -> None:
+        self.all, self.too_large = chunks, list[Array]()
+        self._waiting = iter(chunks)  # a list's iterator gives each chunk to one thread only
+
+    def __iter__(self) -> Iterator[Array]:
+        return self
+
+    def __next__(self) -> Array:
+        if self.too_large or stops.asked():
+            raise StopIteration
+        return next(self._waiting)
+
+    def stop(self) -> None:
+        self._waiting = iter([])
+
+    def left(self) -> Array:
+        """The candidates of chunks that nobody took, or that were too large, in ascending order."""
+        return np.sort(np.concatenate([np.arange(0), *self.too_large, *self._waiting]))
+
+
+def _work(
+    scorer: Any,
+    batch_of: Callable[[Array], dict[str, Any]],
+    chunks: Chunks,
+    bar: Any,
+    precision: Precision,
+    device: torch.device,
+) -> Scored:
+    scored = []  # fetched at the end: a GPU computes while the next chunks are collated
+    with torch.inference_mode(), autocast(precision, device), weights_stay():
+        for chunk in chunks:
+            try:
+                scored.append((chunk, scorer.score(batch_of(chunk))))
+                bar.update(len(chunk))
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                chunks.too_large.append(chunk)
+        return [(chunk, scores.cpu().numpy()) for chunk, scores in scored]
+
+
+def _in_threads(work: Callable[[], Scored], chunks: Chunks, workers: int) -> Scored:
+    """What several threads score, until no chunk waits or one fails; PyTorch's threads are shared among them."""
+    threads, ready = torch.get_num_threads(), Barrier(workers + 1)
+
+    def start() -> None:
+        torch.get_num_threads()  # a thread that has never asked takes the default of that time when it first computes
+        torch.set_num_threads(threads // workers)
+        ready.wait()
+
+    with ThreadPoolExecutor(workers, initializer=start) as pool:
+        try:
+            futures = [pool.submit(work) for _ in range(workers)]
+            ready.wait()
+        except BaseException:
+            ready.abort()  # nobody waits for a thread that could not be started
+            raise
+        try:  # no abort from here on: a thread that is slow to leave the barrier would break the pool, which then waits
+            torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            return [chunk for future in done for chunk in future.result()]
+        except BaseException:
+            chunks.stop()  # the others stop after the chunk that they are at
+            raise
+
+
+def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
+    """A budget below that with which a chunk of pairs of these lengths did not fit."""
+    longest = int(lengths.max())
+    if len(lengths) == 1 or budget <= longest:
+        raise UserError(f"out of memory with one document at a time (size {longest}); shorten the documents")
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    budget = max(longest, min(budget, int(lengths.sum())) // 2)
+    log.warning("out of memory: continuing with a budget of %d", budget)
+    return budget
+
+
+def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) -> Array:
+    """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
+    return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]
 
 
 class Scorer(Model, nn.Module):

@@ -11,9 +11,9 @@ from typing import Any
 from rerank.lazy import find
 
 _HOMES = {
-    "Approx": "approx",
+    "Approx": "sigmoids",
     "Batch": "base",
-    "Exact": "exact",
+    "Exact": "base",
     "FastSoftSort": "fastsoftsort",
     "Fidelity": "fidelity",
     "NeuralSort": "neuralsort",
@@ -23,7 +23,7 @@ _HOMES = {
     "SmoothI": "smoothi",
     "SoftRanks": "base",
     "SoftSort": "softsort",
-    "TwinSigmoid": "twinsigmoid",
+    "TwinSigmoid": "sigmoids",
 }
 
 __all__ = ["load_all", *_HOMES]

@@ -1,4 +1,4 @@
-"""What a relaxation is: the two families, and the batch of lists that they see."""
+"""What a relaxation is: the two families, the batch of lists that they see, and exact ranks, which relax nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,38 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rerank.relaxations.order import order_of, ranks_of
-from rerank.relaxations.spread import spread, steepness
 from rerank.settings.described import Described
 
-if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
+if TYPE_CHECKING:
     from torch import Tensor
+
+
+Spread = Literal["spread"]
+"""In place of a steepness, a temperature or a strength: from the spread of every list's scores, which is ours."""
+
+FLOOR = 1e-3
+"""The least spread that is reckoned with: scores closer together than this count as nearly tied."""
+
+STEEPNESS = 3.0
+"""Steepness of sigmoids over scores, times the spread of a list's scores while that is below 1."""
+
+
+def steepness(spread: Tensor) -> Tensor:
+    """``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
+
+    It does not fall once scores have spread out to 1, so that a model can make its ranking sharper by spreading them
+    further, and what is computed tends to the exact measure.
+    """
+    return STEEPNESS / spread.clamp(max=1)
+
+
+def spread(scores: Tensor, mask: Tensor) -> Tensor:
+    """The standard deviation of every list's scores, without gradient and at least :data:`FLOOR`, ``[B, 1]``."""
+    found = scores.detach()
+    count = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    centred = found - found.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
+    variance = centred.masked_fill(~mask, 0.0).square().sum(dim=1, keepdim=True) / count
+    return variance.sqrt().clamp(min=FLOOR)
 
 
 GainOf = Literal["documents", "ranks"]
@@ -178,3 +205,22 @@ class SoftRanks(Relaxation):
     @abstractmethod
     def ranks(self, batch: Batch) -> Tensor:
         """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite (see :meth:`Batch.at_rows`)."""
+
+
+class Exact(RankIndicators):
+    """``E[r, j] = 1`` for the document at rank r, else 0; ties in index order. It has no gradient to train with.
+
+    >>> scores, mask = torch.tensor([[0.2, 0.9]]), torch.ones(1, 2, dtype=torch.bool)
+    >>> Exact().indicators(scores, mask, depth=2)
+    tensor([[[0., 1.],
+             [1., 0.]]])
+    """
+
+    def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        import torch
+
+        order = order_of(scores, mask)[:, :depth]
+        return torch.nn.functional.one_hot(order, scores.shape[1]).to(scores.dtype)
+
+    def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
+        return values.gather(1, order_of(scores, mask)[:, :depth])

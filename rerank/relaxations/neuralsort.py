@@ -12,8 +12,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
-from rerank.relaxations.order import first, lowest
-from rerank.relaxations.random import gumbel
+from rerank.relaxations.order import first, gumbel, lowest
 from rerank.relaxations.sinkhorn import balanced_product, by_lists, sums_by_lists
 from rerank.settings.ranges import CountOrZero, NotNegative, Positive
 
@@ -69,7 +68,6 @@ class NeuralSort(RankIndicators):
             self.gains = ("documents",)
 
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
-        """The scores, or ``samples`` noisy copies of them."""
         if not self.samples:
             return [scores]
         noises = [gumbel(seeds, mask, draw).to(scores.dtype) for draw in range(self.samples)]

@@ -1,9 +1,9 @@
-"""Exact order: descending scores, pads last, ties in index order or at random."""
+"""Exact order: descending scores, pads last, ties in index order or by random numbers that belong to a list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -11,6 +11,63 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rerank.storage.arrow import Array
+
+
+Numbers: TypeAlias = Any
+"""A tensor, or an array, of int64: the arithmetic is the same."""
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
+_MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def _shift(x: Numbers, bits: int) -> Numbers:
+    """Logical right shift: torch's is arithmetic and would smear the sign bit."""
+    return (x >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _half_mixed(x: Numbers) -> Numbers:
+    return (x ^ _shift(x, 30)) * _MIX1
+
+
+def _mix(x: Numbers) -> Numbers:
+    """The output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection that scatters counters."""
+    x = _half_mixed(x)
+    x = (x ^ _shift(x, 27)) * _MIX2
+    return x ^ _shift(x, 31)
+
+
+def drawn(seeds: Tensor | None, mask: Tensor) -> Tensor:
+    """The seeds of lists; where there are none, they are drawn from torch's generator."""
+    import torch
+
+    return torch.randint(2**63 - 1, mask.shape[:1], device=mask.device) if seeds is None else seeds
+
+
+def bits(seeds: Numbers, places: Numbers, draw: int = 0) -> Numbers:
+    """Random numbers of 23 bits, one per document, ``[B, N]`` int64; what :func:`uniform` makes its own of.
+
+    Of tensors, or of arrays, which is faster for small ones: seeds ``[B]``, and the place of every document among the
+    real ones of its list, from 1, ``[B, N]`` or, where it is the same in all lists, ``[1, N]``.
+    """
+    stream = _mix(_mix(seeds + _GOLDEN) + draw)
+    x = _half_mixed(stream[:, None] + places * _GOLDEN)
+    return _shift((x ^ _shift(x, 27)) * _MIX2, 41)  # the last step of _mix does not reach the upper 31 bits
+
+
+def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+    """Uniform numbers in the open interval (0, 1), one per document: ``[B, N]`` float32, multiples of 2^-24.
+
+    A number depends on the list's seed, on the index of the document among the real documents of its list and on which
+    of several independent draws it is; batch mates, padding, device and process count change nothing.
+    """
+    return (bits(drawn(seeds, mask), mask.cumsum(1), draw).float() + 0.5) * 2.0**-23
+
+
+def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+    """Standard Gumbel numbers, one per document: ``-log(-log(u))`` of :func:`uniform`."""
+    return -(-uniform(seeds, mask, draw).log()).log()
+
 
 FEW = 16
 """Documents of which it costs more to leave some out than to compute them all."""
@@ -31,8 +88,6 @@ def order_of(
     seeds of the lists.
     """
     import torch
-
-    from rerank.relaxations.random import drawn, uniform
 
     depth = scores.shape[1] if depth is None else min(depth, scores.shape[1])
     if shuffle and depth == scores.shape[1] and scores.element_size() == 4 and scores.device.type == "cpu":
@@ -57,8 +112,6 @@ def _shuffled(keys: Array, seeds: Array, mask: Array | None) -> Array:
     The bits of positive floats are ordered as these are, and those of negative ones backwards. Where there is room for
     the index, too, the numbers are sorted alone. NumPy does either many times faster than PyTorch sorts stably.
     """
-    from rerank.relaxations.random import bits
-
     index, narrow = np.arange(keys.shape[1]), keys.shape[1] <= 1 << INDEX
     draws = bits(seeds, index[None, :] + 1 if mask is None else mask.cumsum(1))
     own = np.add(keys, 0, dtype=np.float32).view(np.int32)  # 0 for -0

@@ -70,7 +70,6 @@ class SmoothI(RankIndicators):
         self.steady = steady
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """``[B, depth, N]``, by the recursion."""
         return torch.stack(list(self._rows(scores, mask, depth)), dim=1)
 
     def _rows(self, scores: Tensor, mask: Tensor, depth: int) -> Iterator[Tensor]:
@@ -122,8 +121,6 @@ class SmoothI(RankIndicators):
 
 @dataclass
 class _Recursion:
-    """The recursion over ranks, some ranks at a time."""
-
     pads: Tensor
     relaxation: SmoothI
     depth: int

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.base import RankIndicators
+from rerank.relaxations.base import RankIndicators, Spread, spread, steepness
 from rerank.relaxations.order import blocks
-from rerank.relaxations.spread import Spread, spread, steepness
 from rerank.settings.ranges import Positive
 
 

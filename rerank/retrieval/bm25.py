@@ -21,16 +21,49 @@ import pyarrow as pa
 from rerank.collections.base import Collection, Query
 from rerank.collections.jvm import anserini_jar, java_class
 from rerank.collections.lucene import MANIFEST, LuceneCollection, open_index
-from rerank.errors import UserError
+from rerank.errors import UserError, nearest
 from rerank.progress import tqdm
-from rerank.retrieval.languages import ENGLISH, analyzer, analyzer_name
 from rerank.retrieval.runs import Run, RunTable, Scored
 from rerank.settings.ranges import NotNegative, Share, check_arguments
-from rerank.storage.arrow import FlatFile
-from rerank.storage.batched import batched
+from rerank.storage.arrow import FlatFile, batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
 from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
 from rerank.storage.locks import held, tidied
+
+ENGLISH = "DefaultEnglishAnalyzer(porter)"
+"""Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""
+
+ANALYZERS = dict(
+    line.split() for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines()
+)
+"""Analysers by the code of their language (ISO 639). Chinese and Korean are cut into pairs of characters."""
+
+
+def analyzer_name(language: str) -> str:
+    """The name of a language's analyser, by which an index says how its texts were analysed.
+
+    >>> analyzer_name("de")
+    'org.apache.lucene.analysis.de.GermanAnalyzer'
+    """
+    if language not in ANALYZERS:
+        raise UserError(
+            f"language: Lucene has no analyser for {language!r}{nearest(language, ANALYZERS)}; "
+            f"there are {', '.join(sorted(ANALYZERS))}"
+        )
+    return ANALYZERS[language]
+
+
+def analyzer(language: str) -> Any:
+    """The analyser of a language other than English, known to Anserini's indexer by its code from now on."""
+    known = java_class("io.anserini.analysis.AnalyzerMap")
+    known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
+    if language == "th" and not java_class("org.apache.lucene.analysis.th.ThaiTokenizer").DBBI_AVAILABLE:
+        raise UserError(
+            "language: this Java cannot tell Thai words apart, as it comes without other languages' data; "
+            "set JAVA_HOME to a whole JDK, version 21 or later"
+        )
+    return known.getLanguageSpecificAnalyzer(language)
+
 
 PAIRS = 1 << 17
 """Pairs of a query and a document that are held at a time, about 20 MB of memory."""

@@ -14,8 +14,7 @@ from rerank.collections import Collection, Document, Query
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
-from rerank.storage.arrow import Array, numbers, read_arrow, write_arrow
-from rerank.storage.batched import batched
+from rerank.storage.arrow import Array, batched, numbers, read_arrow, write_arrow
 from rerank.storage.files import atomic_file, cache_folder, digest
 from rerank.storage.hashes import UNSEALED, check_seal, read_sealed, seal, write_sealed
 from rerank.storage.locks import held

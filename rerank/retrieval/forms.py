@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import checked_id, checked_ids
-from rerank.collections.fields import named_columns, some_names
+from rerank.collections.records import named_columns, some_names
 from rerank.errors import UserError
 from rerank.retrieval.pairs import FIELDS, floats, no_gaps
-from rerank.retrieval.runs import read_run
-from rerank.retrieval.table import RunTable, TwiceError, as_table
+from rerank.retrieval.runs import RunTable, TwiceError, as_table, read_run
 
 Rows = tuple[list[Any], list[Any], list[Any], list[Any] | None]
 """Query ids, document ids, scores and, where they are told, ranks."""

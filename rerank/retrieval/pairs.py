@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rerank.collections.base import checked_ids
-from rerank.collections.fields import NAMES, found_columns, some_names
 from rerank.collections.hit_files import read_lists
-from rerank.collections.records import read_csv, read_json_objects
+from rerank.collections.records import NAMES, found_columns, read_csv, read_json_objects, some_names
 from rerank.errors import UserError, nearest
 from rerank.retrieval.trec import regular_blocks
-from rerank.storage.arrow import FLOAT32, Array
-from rerank.storage.batched import batched
+from rerank.storage.arrow import FLOAT32, Array, batched
 from rerank.storage.files import open_parquet, plain_name, read_lines
 
 log = logging.getLogger("rerank")
@@ -65,7 +63,7 @@ class PairFile:
     """A file of pairs with a number each, or several.
 
     ``.jsonl``, ``.csv``, ``.tsv`` and ``.parquet`` have a query id, a document id (named as
-    :data:`rerank.collections.fields.NAMES` says) and a ``score``, or any number of other fields of numbers; ``.json``
+    :data:`rerank.collections.records.NAMES` says) and a ``score``, or any number of other fields of numbers; ``.json``
     has lists as rank_llm stores them; every other file is a run in TREC's or MS MARCO's format. All but Parquet may be
     compressed. ``batches`` gives the rows, once.
     """

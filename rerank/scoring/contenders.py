@@ -24,8 +24,8 @@ from rerank.models.scorer import Scorer
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.weights import find_model, initial_hashes
 from rerank.progress import tqdm
-from rerank.scoring.column import run_name
 from rerank.scoring.in_sample import shared_queries
+from rerank.scoring.outputs import run_name
 from rerank.scoring.shared import placed, score_shared
 from rerank.storage.arrow import Array, taken
 

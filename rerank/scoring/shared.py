@@ -12,11 +12,10 @@ import torch.distributed as dist
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
-from rerank.models.added import check_added
 from rerank.models.base import Inputs, Model
+from rerank.models.columns import check_added
 from rerank.models.mixed import Mixed, unmixed
-from rerank.models.score import score_lists
-from rerank.models.scorer import Scorer
+from rerank.models.scorer import Scorer, score_lists
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.inputs import ListInputs
@@ -95,7 +94,6 @@ def _scores(
 
 
 def _gathered(scores: Array, lists: Lists, owners: Array, processes: int) -> Array:
-    """The scores of all processes, in the order of the lists."""
     shares = [scores] * processes
     dist.all_gather_object(shares, scores)
     whole = np.empty(lists.size, dtype=np.float32)

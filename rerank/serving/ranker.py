@@ -15,7 +15,7 @@ from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
 from rerank.models.text.from_texts import TextScorer
-from rerank.scoring.column import run_name
+from rerank.scoring.outputs import run_name
 from rerank.scoring.shared import placed
 from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
 from rerank.storage.arrow import Array

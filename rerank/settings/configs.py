@@ -119,8 +119,13 @@ def _inside(node: Settings, part: str) -> Settings:
 def _copy(value: Any) -> Any:
     """A deep copy without shared branches, so that what aliases of YAML brought to two places can differ afterwards."""
     if isinstance(value, Mapping):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: _copy(_short(item) if key == "class_path" else item) for key, item in value.items()}
     return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _short(path: Any) -> Any:
+    """Our classes by their short names, so that they may move; a user's by the import path."""
+    return path.rpartition(".")[2] if isinstance(path, str) and path.startswith("rerank.") else path
 
 
 def _leaves(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -224,3 +225,13 @@ def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
         ranges.append((first, last := min(max(last, first + 1), lists)))
         first = last
     return ranges
+
+
+T = TypeVar("T")
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items as they come, ``size`` at a time; the last batch may have fewer."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

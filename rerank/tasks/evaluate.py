@@ -25,7 +25,7 @@ def evaluate(
 ) -> Table:
     """Score runs against judgments; with a baseline, test the differences.
 
-    From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.judgments.as_qrels`),
+    From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.in_memory.as_qrels`),
     ``trained_on`` one of these or a list of them, ``runs`` a dictionary of runs in any form
     (:func:`rerank.retrieval.forms.as_run`); of lists also arrays with a score per candidate, and names of columns.
 

@@ -120,7 +120,7 @@ def _checked(model: Any, name: str) -> CrossEncoder:
             f"{name}: starts from {', '.join(model.start.columns)}, which an exported file does not read; "
             "CrossEncoder(…, start=[]).save(…) makes a model of its text part alone"
         )
-    if not model.loads_elsewhere:
+    if not model.part.elsewhere:
         what = "a cls head" if model.head == "cls" else f"long {model.long}"
         raise UserError(f"{name}: has {what}, which only rerank computes; train one with head hf and long truncate")
     return model
@@ -132,9 +132,9 @@ def _write(
     import numpy as np
 
     from rerank.evaluation.beside import beside_run
-    from rerank.models.score import score_candidates, score_lists
+    from rerank.models.scorer import score_candidates, score_lists
     from rerank.models.text.graphs import opened, scores_of, write_graph
-    from rerank.models.text.kernels import probe
+    from rerank.models.text.part import probe
 
     inputs, rows = scorer.inputs(lists), lists.row_numbers
     pairs = rows[_chosen(inputs.lengths(rows))]

@@ -12,7 +12,7 @@ from rerank.tasks.arguments import ListsLike, ModelLike
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
-    from rerank.retrieval.table import RunTable
+    from rerank.retrieval.runs import RunTable
 
 
 def rerank_lists(

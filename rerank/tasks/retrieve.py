@@ -116,7 +116,7 @@ def retrieve(
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
     from rerank.collections.hits import HitsCollection
-    from rerank.collections.judgments import as_qrels
+    from rerank.collections.in_memory import as_qrels
     from rerank.collections.own_queries import own_queries
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.hits import lists_of_hits

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.memory import sent
-from rerank.kernels.one_product import weights_stay
 from rerank.kernels.precision import Precision, autocast
+from rerank.kernels.products import weights_stay
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.storage.arrow import Array, list_numbers, starts_of

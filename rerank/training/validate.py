@@ -118,7 +118,7 @@ def finish(
                 noted |= {MIX: ranker.mix}
             if "features" in (manifest := splits.train.store.manifest):
                 noted |= {"layout": manifest["features"]}
-            if isinstance(model, CrossEncoder) and model.loads_elsewhere:
+            if isinstance(model, CrossEncoder) and model.part.elsewhere:
                 noted |= {"elsewhere": model.largest_difference(_longest(splits.train))}
             add_to_contract(folder.best, noted)
             folder.write_card(splits, result)

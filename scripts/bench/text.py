@@ -52,7 +52,7 @@ from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.base import Inputs
-from rerank.models.score import score_candidates
+from rerank.models.scorer import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.graphs import opened, scores_of
 from rerank.models.text.network import read_config, read_tokenizer

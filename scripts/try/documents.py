@@ -26,7 +26,7 @@ from rerank.ladder.own import own_lists
 from rerank.ladder.plan import OWN, training, whole
 from rerank.ladder.split import Blend, Split
 from rerank.lists.view import Lists
-from rerank.scoring.cosines import add_cosines, cosine_name
+from rerank.scoring.outputs import add_cosines, cosine_name
 from rerank.storage.files import atomic_file
 from rerank.training.fit import fit
 

@@ -17,7 +17,7 @@ from rerank.features.letor import letor_lists
 from rerank.lists.folds import fold_of
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import read_run
 from rerank.training.measurement import read_start

@@ -9,7 +9,7 @@ import torch
 
 from rerank.kernels.flat import reads_flat
 from rerank.kernels.implementations import Implementations, implementation_of, implementations_of
-from rerank.models.text import kernels
+from rerank.models.text import part as kernels
 from rerank.models.text.cross_encoder import CrossEncoder
 
 MODES = [(True, True), (True, False), (False, False)]

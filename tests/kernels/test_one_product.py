@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rerank.kernels import one_product
+from rerank.kernels import products as one_product
 from rerank.kernels.flat import KINDS
-from rerank.kernels.one_product import LAID, by_one_product, weights_stay
+from rerank.kernels.products import LAID, by_one_product, weights_stay
 from tests.close import gradients_of
 from tests.kernels.flat import check_flat, network_of, padded, read
 

@@ -13,7 +13,7 @@ from torch.nn.modules import module as modules
 
 from rerank.lists import Lists
 from rerank.losses import DirectMetric
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_model
 from tests.models.text.texts import train_text

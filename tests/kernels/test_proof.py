@@ -20,9 +20,9 @@ from rerank.kernels.implementations import Implementations, implementations_of
 from rerank.kernels.precision import Precision
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists import Lists
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.kernels import faster_implementations
+from rerank.models.text.part import faster_implementations
 from tests.builders import make_model
 from tests.kernels.flat import network_of, padded
 

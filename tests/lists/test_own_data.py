@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import rerank
 from rerank.collections import open_collection, read_qrels
-from rerank.collections.judgments import as_qrels
+from rerank.collections.in_memory import as_qrels
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import check_disjoint

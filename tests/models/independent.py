@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rerank.lists import Lists
-from rerank.models.score import score_lists
-from rerank.models.scorer import Scorer
+from rerank.models.scorer import Scorer, score_lists
 from rerank.storage.arrow import Array
 
 

@@ -16,9 +16,9 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.long import Long
+from rerank.models.text.pairs import Long
 from tests.builders import make_model, with_positions
 
 LENGTHS = {"query_length": 8, "document_length": 40}

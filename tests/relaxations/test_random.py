@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.relaxations.order import order_of, ranks_of
-from rerank.relaxations.random import gumbel, uniform
+from rerank.relaxations.order import gumbel, order_of, ranks_of, uniform
 
 seeds = st.integers(-(2**63), 2**63 - 1)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rerank.losses import DirectMetric
 from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SoftSort
-from rerank.relaxations.isotonic import (
+from rerank.relaxations.fastsoftsort import (
     antitonic_kl,
     antitonic_l2,
     antitonic_minimax,

@@ -13,7 +13,7 @@ from rerank import LightGBM
 from rerank.collections import Collection, Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import Lists
-from rerank.models.added import warn_of_added
+from rerank.models.columns import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import write_collection

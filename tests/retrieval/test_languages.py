@@ -10,7 +10,7 @@ from rerank.collections.jvm import java_class
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index
-from rerank.retrieval.languages import ANALYZERS, analyzer, analyzer_name
+from rerank.retrieval.bm25 import ANALYZERS, analyzer, analyzer_name
 
 WORDS = {
     "de": ("Häuser", "Haus"),

@@ -14,13 +14,13 @@ import torch
 from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.models.contract import write_contract
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.scoring import parts as scoring
-from rerank.scoring.column import add_model
 from rerank.scoring.in_sample import remember, shared_queries
+from rerank.scoring.outputs import add_model
 from tests.builders import make_lists, make_lists_with_added, train
 from tests.forked import python
 

@@ -17,7 +17,7 @@ from rerank.models.mixed import write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
-from rerank.scoring.cosines import add_cosines
+from rerank.scoring.outputs import add_cosines
 from tests.builders import answers, make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"

@@ -16,7 +16,7 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.models.load import load_model
-from rerank.models.score import ALONE
+from rerank.models.scorer import ALONE
 from rerank.serving import desk
 from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker

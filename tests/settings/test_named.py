@@ -33,8 +33,8 @@ from rerank.lists.data import Data
 from rerank.lists.sampling import Sampler
 from rerank.losses import ListNet
 from rerank.losses.base import Loss
-from rerank.losses.schedules import Schedule
-from rerank.losses.targets import Scaling
+from rerank.losses.terms import Schedule
+from rerank.losses.terms import Scaling
 from rerank.measures import Measure
 from rerank.models.base import Model
 from rerank.relaxations.base import Relaxation

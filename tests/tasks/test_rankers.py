@@ -18,8 +18,8 @@ from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
-from rerank.scoring.column import add_model
 from rerank.scoring.in_sample import remember
+from rerank.scoring.outputs import add_model
 from tests.builders import answers, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}

@@ -24,7 +24,7 @@ from rerank.features.letor import letor_lists
 from rerank.lists.sampling import seed_of
 from rerank.losses import DirectMetric, NeuralNDCG, TwinSigmoidAP
 from rerank.losses.base import Loss
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork

@@ -14,7 +14,7 @@ from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.lists import Lists
 from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI

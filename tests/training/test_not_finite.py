@@ -19,10 +19,10 @@ from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists import Lists
 from rerank.losses.base import Loss
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
+from rerank.scoring.outputs import write_reranked
 from rerank.scoring.parts import Parts
-from rerank.scoring.run import write_reranked
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint

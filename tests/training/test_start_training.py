@@ -19,7 +19,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists
 from rerank.losses import DirectMetric, PairwiseHinge
 from rerank.losses.base import Loss
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.start import last_layer
 from rerank.relaxations import SmoothI

@@ -20,10 +20,8 @@ from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
 from rerank.losses import BCE, DirectMetric, KLDivergence, LambdaLoss, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
-from rerank.losses.schedules import Ramp
-from rerank.losses.targets import MinMax
-from rerank.losses.terms import Term, Terms
-from rerank.models.score import score_lists
+from rerank.losses.terms import MinMax, Ramp, Term, Terms
+from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
 from rerank.settings.described import described

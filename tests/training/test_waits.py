@@ -18,8 +18,7 @@ from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.attention import SelfAttention
-from rerank.models.vectors.list_mlp import ListMLP
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.mlp import MLP, ListMLP
 from scripts.bench.count_kernels import Count, count_step
 from tests.builders import make_decoder, make_model, write_features
 

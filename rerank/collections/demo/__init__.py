@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query
-from rerank.collections.qrels import read_qrels_file
-from rerank.collections.queries import read_queries_file
+from rerank.collections.queries import read_qrels_file, read_queries_file
 from rerank.storage.files import digest
 
 FOLDER = Path(__file__).parent

@@ -23,11 +23,9 @@ from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, Model
 from rerank.models.contract import class_name, write_contract
 from rerank.models.text.from_texts import TextScorer
-from rerank.models.text.kernels import tokens_on_gpu
-from rerank.models.text.long import ChunkInputs, Long, score_rows
 from rerank.models.text.network import changes_itself, positions_of
-from rerank.models.text.pairs import FlatInputs, PairInputs
-from rerank.models.text.part import Spec, TextPart
+from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, score_rows
+from rerank.models.text.part import Spec, TextPart, tokens_on_gpu
 from rerank.models.text.start import Start, last_layer, spread, start_at_zero
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
@@ -194,13 +192,8 @@ class CrossEncoder(TextScorer):
     def contract(self) -> dict[str, Any]:
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
-        contract |= {"positions": self.positions} if self.loads_elsewhere else {}
+        contract |= {"positions": self.positions} if self.part.elsewhere else {}
         return contract | self.start.contract() | self.part.contract()
-
-    @property
-    def loads_elsewhere(self) -> bool:
-        """Whether other libraries read what is saved, long documents too."""
-        return self.part.elsewhere
 
     @property
     def total(self) -> int:
@@ -224,7 +217,6 @@ class CrossEncoder(TextScorer):
         return float((torch.cat(theirs) - torch.from_numpy(ours)).abs().max())
 
     def logged(self) -> dict[str, Any]:
-        """``start``: ``w`` of each column."""
         return {"start": self.start.by_column()} if self.start.columns else {}
 
     def head_parameters(self) -> set[str]:
@@ -282,7 +274,7 @@ class CrossEncoder(TextScorer):
         """
         self.part.save(self.network, folder)
         before = self.tokenizer.model_max_length
-        if self.loads_elsewhere:
+        if self.part.elsewhere:
             self.tokenizer.model_max_length = self.total
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before

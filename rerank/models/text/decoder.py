@@ -16,17 +16,14 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
 from rerank.kernels.flat import flatten, reads_flat
-from rerank.kernels.frozen import hold_frozen
 from rerank.kernels.implementations import Implementations, Kernels
-from rerank.kernels.precision import Precision
+from rerank.kernels.precision import Precision, hold_frozen
 from rerank.kernels.proof import use_flat_kernels
 from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.kernels import faster_on_gpu
-from rerank.models.text.long import Long, score_rows
 from rerank.models.text.network import (
     IDENTITY,
     check_found,
@@ -39,11 +36,10 @@ from rerank.models.text.network import (
     read_tokenizer,
     reading,
 )
-from rerank.models.text.pairs import SHARED
-from rerank.models.text.part import Loaded, Spec, TextPart
+from rerank.models.text.pairs import SHARED, Long, PairTemplate, score_rows
+from rerank.models.text.part import Loaded, Spec, TextPart, faster_on_gpu
 from rerank.models.text.prompt import Prompt
 from rerank.models.text.start import Start
-from rerank.models.text.template import PairTemplate
 from rerank.models.weights import align, initial_hashes
 from rerank.settings.ranges import Count, Positive, Rate
 
@@ -111,7 +107,6 @@ class DecoderPart(TextPart):
         return Loaded(network, missing, bool(missing) or self.lora is not None, *self._joined(network))
 
     def _network(self, folder: Path, config: Any) -> tuple[Any, list[str]]:
-        """The network, and the names of the weights that the folder does not have."""
         if self.head == "hf":
             network, missing = load_classifier(folder, config)
             if not isinstance(getattr(network, "score", None), nn.Linear):
@@ -149,7 +144,6 @@ class DecoderPart(TextPart):
         return template, around, sum(tails)
 
     def _answers(self) -> list[int]:
-        """The tokens of yes and, where there is one, no."""
         answers: list[int] = []
         for word in (self.prompt.yes, self.prompt.no):
             ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
@@ -279,7 +273,6 @@ class Decoder(CrossEncoder):
         return identity
 
     def head_parameters(self) -> set[str]:
-        """Names of the parameters of a classifier's last layer, and of the columns' share."""
         return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}
 
     def merge(self) -> None:
@@ -370,7 +363,6 @@ def _compare(
 
 
 def _check_answers(network: Any, folder: Path) -> None:
-    """Refuse architectures that make their logits in another way."""
     ids = torch.tensor([[5, 3, 1, 4]]) % network.config.get_text_config().vocab_size
     said = {}
     if network.config.model_type == T5:

@@ -13,10 +13,8 @@ import torch
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs
-from rerank.models.given import RanksTexts
-from rerank.models.score import ALONE, score_candidates
-from rerank.models.scorer import Scorer
+from rerank.models.base import Inputs, RanksTexts
+from rerank.models.scorer import ALONE, Scorer, score_candidates
 from rerank.models.text.start import Start
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array

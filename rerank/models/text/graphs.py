@@ -19,7 +19,7 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.models.base import Inputs
-from rerank.models.score import ON_A_CPU
+from rerank.models.scorer import ON_A_CPU
 from rerank.models.text.network import load_classifier, read_config
 from rerank.models.text.pairs import FlatInputs
 from rerank.progress import tqdm

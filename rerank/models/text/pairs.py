@@ -1,19 +1,99 @@
-"""Pairs of token ids as a cross-encoder's input."""
+r"""Pairs of token ids as a cross-encoder's input: joined as its tokenizer joins them; long documents cut into chunks.
+
+A document of ``l`` tokens goes into :math:`n = \lceil l / M \rceil` chunks of :math:`\lceil l / n \rceil` tokens (the
+last may be shorter), where ``M`` is what a row has room for beside the query: equal chunks without overlap, as
+MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they say is brought together again.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from contextlib import nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rerank.kernels.flat import can_share, flatten, lay, on_cpu
-from rerank.kernels.packing import fill
+from rerank.errors import UserError
+from rerank.kernels.flat import SEQUENCES, can_share, flatten, lay, on_cpu, rows
+from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
-from rerank.models.text.template import PairTemplate
 from rerank.storage.arrow import Array, ranges
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class PairTemplate:
+    """The special tokens around a pair: ``prefix query middle document suffix``.
+
+    For BERT this is ``[CLS] query [SEP] document [SEP]`` with token types 0 and 1.
+
+    Attributes:
+        types: token type of prefix, query, middle, document and suffix; None where the model has none.
+    """
+
+    prefix: Array
+    middle: Array
+    suffix: Array
+    types: tuple[int, int, int, int, int] | None
+    pad: int
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
+        """Encode a pair and see where the tokenizer puts its two sides."""
+        encoded = tokenizer("a", "b", return_token_type_ids=True)
+        query, document = ([i for i, of in enumerate(encoded.sequence_ids()) if of == side] for side in (0, 1))
+        if not query or not document or tokenizer.pad_token_id is None:
+            raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
+        ids = np.asarray(encoded["input_ids"], dtype=np.int64)
+        middle = ids[query[-1] + 1 : document[0]]
+        if not len(middle):
+            raise UserError(
+                f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
+                "one that has a template for pairs"
+            )
+        types: tuple[int, int, int, int, int] | None = None
+        if with_types and "token_type_ids" in tokenizer.model_input_names:
+            of = encoded["token_type_ids"]
+            types = of[0], of[query[0]], of[document[0] - 1], of[document[0]], of[-1]
+        return cls(ids[: query[0]], middle, ids[document[-1] + 1 :], types, int(tokenizer.pad_token_id))
+
+    @property
+    def special(self) -> int:
+        return len(self.prefix) + len(self.middle) + len(self.suffix)
+
+    def end_to_end(self, queries: Array, documents: Array, lengths: Array) -> tuple[Array, Array | None]:
+        """Ids of pairs without padding, ``[T]`` int64, and their token types, where the model has them."""
+        sizes = np.empty((len(lengths), 5), dtype=np.int64)
+        sizes[:, ::2] = len(self.prefix), len(self.middle), len(self.suffix)
+        sizes[:, 1::2] = lengths
+        ends = sizes.cumsum().reshape(sizes.shape)
+        starts, ids = ends - sizes, np.empty(sizes.sum(), dtype=np.int64)
+        for part, special in zip((0, 2, 4), (self.prefix, self.middle, self.suffix), strict=True):
+            ids[starts[:, part, None] + np.arange(len(special))] = special
+        ids[ranges(starts[:, 1], sizes[:, 1])] = queries
+        ids[ranges(starts[:, 3], sizes[:, 3])] = documents
+        return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
+
+    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Array]:
+        """Padded model input of pairs given as token ids: arrays ``[n, L]`` int64 by the model's argument names."""
+        lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
+        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
+        totals = lengths.sum(1) + self.special
+        mask = np.arange(totals.max()) < totals[:, None]
+        padded = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
+        padded["input_ids"][mask] = ids
+        if types is not None:
+            padded["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
+            padded["token_type_ids"][mask] = types
+        return padded
+
 
 SHARED = 1 / 8
 """Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
@@ -78,3 +158,94 @@ class FlatInputs(Inputs):
         """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs."""
         cut = self.inner.chunks
         return cut(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)
+
+
+Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
+"""What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
+over all; scored from the mean of its chunks' CLS vectors."""
+
+CHUNKS = "chunks"
+"""Key of a batch: rows of each pair, ``[n]``; absent where each pair has one."""
+
+_rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
+"""Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
+
+
+class ChunkInputs(PairInputs):
+    """Each document cut by itself, so that no score depends on batch mates."""
+
+    def __init__(self, *pairs: Any, capacity: int, only_first: bool = False) -> None:
+        super().__init__(*pairs)
+        self.only_first = only_first
+        counts = np.maximum(1, -(-self.document_lengths // capacity))
+        self.sizes = -(-self.document_lengths // counts)
+        self.counts = np.ones_like(counts) if only_first else counts
+
+    def lengths(self, rows: Array) -> Array:
+        """Tokens of all chunks of every pair, query and special ones in each."""
+        tokens, documents = self.sizes if self.only_first else self.document_lengths, self.document[rows]
+        beside = self.query_lengths[self.query[rows]] + self.template.special
+        return tokens[documents] + self.counts[documents] * beside
+
+    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
+        """As for plain pairs, but rows of chunks, pair after pair, with the number of each pair in ``chunks``."""
+        documents = self.document[rows]
+        counts, texts = self.counts[documents], []
+        for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
+            ids = self.documents[document]
+            texts += [ids[i * size : (i + 1) * size] for i in range(count)]
+        batch = self.join([self.queries[q] for q in np.repeat(self.query[rows], counts)], texts)
+        return batch if self.only_first else batch | {CHUNKS: torch.from_numpy(counts)}
+
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
+        """Pairs with equally many rows go together: then rows are of similar length where pairs are."""
+        counts, lengths = self.counts[self.document[rows]], self.lengths(rows)
+        parts = []
+        for count in np.unique(counts):
+            positions = np.flatnonzero(counts == count)
+            parts += [positions[part] for part in pack(lengths[positions], budget)]
+        return sorted(parts, key=lambda part: -lengths[part].max() * len(part))
+
+
+def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
+    """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
+    given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
+    counts = batch.get(CHUNKS)
+    with rows(batch[SEQUENCES]) if SEQUENCES in batch else nullcontext():
+        if counts is None:
+            return network(**given).logits[:, 0].float()
+        if long in ("max", "sum"):
+            return torch.segment_reduce(network(**given).logits[:, 0].float(), long, lengths=counts, unsafe=True)
+        token = _rows.set(counts)
+        try:
+            return network(**given).logits[:, 0].float()
+        finally:
+            _rows.reset(token)
+
+
+def mean_of_cls(network: Any) -> None:
+    """Between encoder and head, let the mean of each pair's CLS vectors stand for its rows, for :func:`score_rows`.
+
+    The encoder's output becomes a sequence of this one vector, and what its pooler makes of it, so that the head, of
+    whatever architecture, does the rest itself.
+    """
+    getattr(network, network.base_model_prefix).register_forward_hook(_average)
+
+
+def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
+    if (counts := _rows.get()) is not None:
+        cls = output.last_hidden_state[:, 0].float()
+        output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0, unsafe=True)[:, None]
+        if output.get("pooler_output") is not None:
+            output.pooler_output = encoder.pooler(output.last_hidden_state)
+    return output
+
+
+def check_long(long: str, network: Any, head: str) -> None:
+    """Refuse a strategy that a model cannot do."""
+    if long == "cls_mean" and head == "hf":
+        pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
+        pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)
+        if pooled or getattr(network.config, "is_encoder_decoder", False):  # BART's reads the last token
+            kind = type(network).__name__
+            raise UserError(f"model.long cls_mean: the head of {kind} reads more than CLS; choose model.head cls")

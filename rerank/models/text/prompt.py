@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from rerank.errors import UserError, nearest
-from rerank.models.text.template import PairTemplate
+from rerank.models.text.pairs import PairTemplate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -17,10 +17,9 @@ from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
-from rerank.models.added import check_added
 from rerank.models.base import Inputs
-from rerank.models.given import given_column
-from rerank.models.score import score_candidates
+from rerank.models.columns import check_added, given_column
+from rerank.models.scorer import score_candidates
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists

@@ -14,8 +14,8 @@ import numpy as np
 from rerank.errors import NotFoundError, UserError
 from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
-from rerank.models.added import check_added, warn_of_added
 from rerank.models.base import Model
+from rerank.models.columns import check_added, warn_of_added
 from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
 from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
@@ -58,7 +58,6 @@ class Trees(Model):
         return vectors(lists, self.names)
 
     def prepare(self, train: Lists) -> None:
-        """Settle which columns are read."""
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
         warn_of_added(train, self.names)

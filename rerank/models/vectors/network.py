@@ -14,8 +14,8 @@ from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
-from rerank.models.added import warn_of_added
 from rerank.models.base import FRESH_SEED, drawn_from
+from rerank.models.columns import warn_of_added
 from rerank.models.contract import checked_contract, class_name, write_contract
 from rerank.models.load import find_normaliser
 from rerank.models.scorer import Scorer
@@ -49,7 +49,6 @@ class FeatureNetwork(Scorer):
         return 131_072
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Fit the normalisers, make the layers, with weights that the seed draws."""
         self.names = columns_of(train, self.columns)
         warn_of_added(train, self.names)
         if self.normalisers:
@@ -95,7 +94,6 @@ class FeatureNetwork(Scorer):
         return {name for name, _ in self.named_parameters()}
 
     def contract(self) -> dict[str, Any]:
-        """Settings, what it reads, normalisers with what they were fitted to."""
         return {
             "class": class_name(type(self)),
             "settings": self.settings,
@@ -128,9 +126,5 @@ class FeatureNetwork(Scorer):
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
-    "relu": nn.ReLU,
-    "celu": nn.CELU,
-    "gelu": nn.GELU,
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
+    kind.__name__.lower(): kind for kind in (nn.ReLU, nn.CELU, nn.GELU, nn.Tanh, nn.Sigmoid)
 }

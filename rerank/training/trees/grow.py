@@ -14,9 +14,9 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, parse_measures
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
-from rerank.losses.listnet import ListNet
+from rerank.losses.listwise import ListNet
+from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
-from rerank.measures.ndcg import nDCG
 from rerank.models.vectors.boosting import Gain, Trees
 from rerank.progress import tqdm
 from rerank.stops import Stopped, name_of

@@ -10,7 +10,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_model
 from tests.models.independent import check_independent

@@ -18,7 +18,7 @@ from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists, build_lists
 from rerank.losses import ListNet
 from rerank.models.load import load_model
-from rerank.models.score import score_candidates, score_lists
+from rerank.models.scorer import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.files import say_once
 from tests.builders import WORDS, make_model, random_run, with_positions, write_collection

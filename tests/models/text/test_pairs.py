@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rerank.kernels.flat import SEQUENCES, flatten
 from rerank.lists.tokens import Tokens
-from rerank.models.text.pairs import FlatInputs, PairInputs
-from rerank.models.text.template import PairTemplate
+from rerank.models.text.pairs import FlatInputs, PairInputs, PairTemplate
 from rerank.storage.arrow import Ragged
 from tests.kernels.flat import network_of
 

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2M
 
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.template import PairTemplate
+from rerank.models.text.pairs import PairTemplate
 from rerank.models.weights import PACKAGED, find_model
 from tests.builders import make_lists
 

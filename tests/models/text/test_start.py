@@ -12,7 +12,7 @@ import torch
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.load import load_model
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.start import last_layer
 from rerank.storage.arrow import Array

@@ -9,7 +9,7 @@ from tokenizers.processors import RobertaProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from rerank.kernels.packing import fill, pack
-from rerank.models.text.template import PairTemplate
+from rerank.models.text.pairs import PairTemplate
 from rerank.models.weights import find_model
 
 TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))

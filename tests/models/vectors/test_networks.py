@@ -14,10 +14,9 @@ from rerank.features.letor import letor_lists
 from rerank.features.normalise import QueryZScore, Standardise
 from rerank.lists import Lists
 from rerank.models.load import load_model
-from rerank.models.score import score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.vectors.attention import SelfAttention
-from rerank.models.vectors.list_mlp import ListMLP, ListNorm
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.mlp import MLP, ListMLP, ListNorm
 from rerank.models.vectors.network import FeatureNetwork
 from tests.builders import write_features
 from tests.models.independent import check_independent

@@ -1,17 +1,19 @@
-"""What models that read columns refuse of lists with added documents, and what they say of them."""
+"""Columns that models read: of lists with added documents, and given from Python of one query's documents."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
+from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
+
 
 log = logging.getLogger("rerank")
 
@@ -45,3 +47,20 @@ def warn_of_added(train: Lists, names: Sequence[str]) -> None:
             "a model would learn to rank low scores first; make the lists without --add-relevant",
             *(train, len(below), names[column]),
         )
+
+
+def given_column(
+    columns: Mapping[str, Sequence[float] | Array], name: str, count: int, reader: str, instead: str = ""
+) -> Array:
+    """A column of the documents of one query, ``[n]`` float32; NaN where a system did not return a document."""
+    if name not in columns:
+        raise UserError(f"columns: {reader} column {name}; give its scores of the documents{instead}")
+    try:
+        values = np.asarray(columns[name], dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"columns: {name} has something else than numbers ({one_line(error)})") from error
+    if np.isinf(values).any():
+        raise UserError(f"columns: {name} has {values[np.isinf(values)][0]}; expected finite numbers, or None")
+    if values.shape != (count,):
+        raise UserError(f"columns: {name} has {values.size} numbers, there are {count} documents")
+    return values

@@ -1,4 +1,4 @@
-"""A column of a trained model's scores: a killed scoring resumes behind the last whole part."""
+"""What scoring leaves: a column of scores or of cosines, or a run; a killed one resumes behind its parts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rerank.errors import UserError
+from rerank.evaluation.beside import beside_run
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
@@ -15,13 +17,16 @@ from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.models.contract import AFTERWARDS, FILES, MIX, read_contract
 from rerank.models.load import load_model
+from rerank.models.text.cosines import Embedder, cosines
 from rerank.models.weights import find_model, initial_hashes
+from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.parts import Parts, kept_in
 from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
+from rerank.storage.arrow import Array
 from rerank.storage.identity import id_of
-from rerank.storage.locks import tidied
+from rerank.storage.locks import held, tidied
 
 log = logging.getLogger("rerank")
 
@@ -93,3 +98,79 @@ def model_hash(model: str | Path, mix: bool = True) -> str:
     left_out = (FILES, *AFTERWARDS, *([] if mix else [MIX]))
     known = {key: value for key, value in contract.items() if key not in left_out}
     return id_of({"contract": known, "files": files})
+
+
+log = logging.getLogger("rerank")
+
+
+def cosine_name(model: str | Path) -> str:
+    """The name of the column of a model's cosines, unless one is given.
+
+    >>> cosine_name("sentence-transformers/all-MiniLM-L6-v2")
+    'cosine-all-MiniLM-L6-v2'
+    """
+    return as_name(f"cosine-{Path(model).name}")
+
+
+def add_cosines(
+    folder: str | Path, model: str | Path, name: str | None = None, *, precision: Precision = "auto"
+) -> Coverage:
+    r"""Add the cosine :math:`u_q \cdot v_d` of query and document by an embedding model, for all candidates.
+
+    Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
+    document that it had not stored.
+    """
+    name = cosine_name(model) if name is None else check_name(name)
+    store = Store.open(folder)
+    assert store.folder is not None
+    if not store.has_text:
+        raise UserError(f"{store}: has feature vectors, and no texts that {model} could read")
+    encoder = Embedder(str(model), precision)
+    made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
+    with held(store.folder / "columns" / f".{name}.vectors", f"rerank add --embed {model}", wait=True):
+        if not is_there(store, name, made):
+            vectors = store.folder / "columns" / f".{name}.vectors"
+            store.add_column(name, cosines(Lists.of(store).with_added(), encoder, vectors / encoder.id), made=made)
+            shutil.rmtree(vectors, ignore_errors=True)
+    covered = Coverage.of(store, store.entry(name).values)
+    log.info("%s: column %s: %s", store, name, covered)
+    return covered
+
+
+log = logging.getLogger("rerank")
+
+
+def write_reranked(
+    model: str | Path,
+    lists: Lists,
+    output: str | Path,
+    *,
+    mix: bool = True,
+    precision: Precision = "auto",
+    budget: int | None = None,
+) -> None:
+    """Score lists with a trained model and write the run; the same call resumes behind the last part of another's."""
+    made = {"scorer": model_hash(model, mix)}
+    place = Path(output).parent / f".{Path(output).name}.parts"
+    with group() as main, kept_in(place, "reranking", main):
+        with together():
+            scorer = load_model(model, mix)
+            check_scoring(scorer, precision, budget)
+            exact = placed(scorer, precision)
+            lists = scorer.completed(lists)
+            parts = Parts(place, scorer, lists, made | {"precision": exact})
+        scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
+        with together():
+            if main:
+                _write(lists, scores, output)
+
+
+def _write(lists: Lists, scores: Array, output: str | Path) -> None:
+    with held(output, "rerank rerank", wait=True):  # clears away what a killed one left
+        run = lists.run(scores)
+        write_run(output, run, tag="rerank")
+    log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
+    judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
+    if lists.store.order is not None and judged:
+        first = f"first stage {lists.store.order}"
+        log.info("%s: %s", output, beside_run(run, lists.run(lists.store.order), judged, "nDCG@10", first))
