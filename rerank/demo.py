@@ -43,9 +43,11 @@ RANKERS = {
     "trained + BM25 + cosines": {"text": 0.5, "bm25": 0.25, "cosine": 0.25},
 }
 """What is compared, and what each adds up, by shares that were fixed beforehand: none is tuned on the questions."""
+
 FILES = dict(zip(RANKERS, ("bm25", "cosines", "fused", "reranked", "mixed"), strict=True))
 WEAK_QUERIES = "first-sentences:1000"
 """Queries that are looked up; only those whose own docstring BM25 finds teach anything."""
+
 NEGATIVES = 7
 WARM_UP = "warm-up"
 ANSWERS = "answers.json"
@@ -116,7 +118,9 @@ def _build(output: Path) -> None:
     runs = _runs(held_out, output)
     with working("testing the differences"):
         shown, best = _compared(held_out, runs, output)
-    _write_answers(demo, index, output, best)
+    texts = {document.id: document.text for document in demo.documents()}
+    with atomic_write(output / ANSWERS) as file:
+        json.dump({"index": str(index.resolve()), "texts": texts, "ranker": best}, file)
     print(f"\n{shown}")
     log.info("\nThis took %.0f s.", time.perf_counter() - start)
 
@@ -136,13 +140,6 @@ def _own_words() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(shown)
-
-
-def _write_answers(demo: Collection, index: Path, output: Path, best: str) -> None:
-    """Keep what answers need: the docstrings, where their index is, and the ranker that the table favours."""
-    texts = {document.id: document.text for document in demo.documents()}
-    with atomic_write(output / ANSWERS) as file:
-        json.dump({"index": str(index.resolve()), "texts": texts, "ranker": best}, file)
 
 
 def answer(question: str, output: Path, count: int = 5) -> str:

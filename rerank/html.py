@@ -14,6 +14,7 @@ ROWS = 10
 
 _MARKDOWN = re.compile(r"[|`*\\]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
 """What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
+
 _SIGNS = {"&": "&amp;", "<": "&lt;"}
 
 

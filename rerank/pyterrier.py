@@ -17,6 +17,7 @@ from rerank.errors import UserError
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.serving.ranker import Question, scores_of
 
 
 class RerankTransformer(pt.Transformer):
@@ -40,13 +41,12 @@ class RerankTransformer(pt.Transformer):
 
     def __init__(self, model: str | Path | CrossEncoder | Mixed, *, text_field: str = "text") -> None:
         super().__init__()
-        loaded = model if isinstance(model, CrossEncoder | Mixed) else load_model(model)
-        inner = unmixed(loaded)
+        self.model = model if isinstance(model, CrossEncoder | Mixed) else load_model(model)
+        inner, mix = unmixed(self.model), self.model if isinstance(self.model, Mixed) else None
         if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
-        self.model, self.mix = inner, loaded if isinstance(loaded, Mixed) else None
-        starts = inner.start.columns if inner else []
-        self.columns = self.mix.needs() if self.mix else starts
+        self.columns = mix.needs() if mix else inner.start.columns if inner else []
+        self.reads_text = inner is not None or bool(mix and mix.cosines)
         self.text_field = text_field
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
@@ -58,31 +58,22 @@ class RerankTransformer(pt.Transformer):
         columns = {name: name for name in self.columns}
         if len(columns) == 1 and not set(columns) <= set(inp.columns):
             columns = dict.fromkeys(columns, "score")
-        texts = [] if self.model is None and not (self.mix and self.mix.cosines) else ["query", self.text_field]
+        texts = ["query", self.text_field] if self.reads_text else []
         pt.validate.result_frame(inp, extra_columns=[*texts, *columns.values()], context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
-        scores = self._text_scores(results)
-        for rows in results.groupby("qid", sort=False).indices.values() if columns or self.mix else ():
-            given = {name: results[column].to_numpy()[rows] for name, column in columns.items()}
-            if self.model and self.model.start.columns:
-                scores[rows] = self.model.add_start(scores[rows], given)
-            if self.mix:
-                if self.mix.cosines:
-                    found = results.iloc[rows]
-                    documents = found[self.text_field].fillna("").astype(str).tolist()
-                    given = self.mix.with_cosines(str(found["query"].iloc[0]), documents, given)
-                scores[rows] = self.mix.mixed_given(given, scores[rows])
+        questions = []
+        for _, found in results.groupby("qid", sort=False):
+            query = str(found["query"].iloc[0]) if texts else ""
+            documents = found[self.text_field].fillna("").astype(str).tolist() if texts else [""] * len(found)
+            given = {name: found[column].to_numpy() for name, column in columns.items()}
+            questions.append(Question(query, documents, given))
+        parts = scores_of(self.model, questions) if questions else []
+        scores = np.concatenate([np.zeros(0, dtype=np.float32), *parts])
         best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came
         results = results.assign(score=scores).iloc[best].reset_index(drop=True)
         return results.assign(rank=results.groupby("qid", sort=False).cumcount() + pt.model.FIRST_RANK)
 
-    def _text_scores(self, results: pd.DataFrame) -> np.ndarray:
-        if self.model is None:
-            return np.zeros(len(results), dtype=np.float32)
-        texts = results[self.text_field].fillna("").astype(str)
-        return self.model.text_scores(list(zip(results["query"].astype(str), texts, strict=True)))
-
     def __repr__(self) -> str:
-        shown = self.mix if self.model is None or self.mix else self.model.name
+        shown = self.model.name if isinstance(self.model, CrossEncoder) else self.model
         return f"RerankTransformer({shown!r})"

@@ -51,8 +51,8 @@ from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, SmoothINDCG, load_all
 from rerank.models.scorer import score_lists
 from rerank.training.batches import Batches
-from rerank.training.budget import graph_bytes, tokens_that_fit
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.gradient import graph_bytes, tokens_that_fit
 from rerank.training.launch import agree, launched
 from rerank.training.step import Gradients, MemoryLimits
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rerank import __version__
-from rerank.training.provenance import DISTRIBUTION
+from rerank.training.run_folder import DISTRIBUTION
 from tests.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -23,9 +23,9 @@ losses lists
 features evaluation
 report models
 models.text models.vectors
-scoring pyterrier
+scoring
 training serving
-experiments
+experiments pyterrier
 ladder
 tasks
 demo

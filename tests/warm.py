@@ -15,7 +15,7 @@ import rerank.lists.build
 import rerank.models.text.cross_encoder
 import rerank.models.vectors.lightgbm
 import rerank.scoring.outputs
-import rerank.training.classes
+import rerank.training.configuration
 import rerank.training.trainer
 
-rerank.training.classes.import_classes()
+rerank.training.configuration.import_classes()

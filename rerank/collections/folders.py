@@ -17,6 +17,11 @@ from rerank.storage.hashes import sha256_of, sha256_of_files
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
 
+RECORD = re.compile(r"\.I\s+(\S+)\s*")
+FIELD = re.compile(r"\.([A-Z])\s*")
+TEXT = ("t", "w")
+"""Title and text (an abstract, or the words of a query)."""
+
 
 class Folder:
     """What such folders share: queries (``queries.*`` or ``topics.*``) and, if there are any, judgments (``qrels*``).
@@ -167,12 +172,6 @@ class TrecFolder(Folder):
 
     def fingerprint(self) -> str:
         return digest("trec without programs", "\0".join(self.fields or ()), sha256_of_files(self.folder, self.files))
-
-
-RECORD = re.compile(r"\.I\s+(\S+)\s*")
-FIELD = re.compile(r"\.([A-Z])\s*")
-TEXT = ("t", "w")
-"""Title and text (an abstract, or the words of a query)."""
 
 
 class SmartFolder(Folder):

@@ -17,8 +17,10 @@ Record: TypeAlias = dict[str, Any]
 LISTS = ("hits", "candidates", "results")
 NESTED = ("_source", "fields", "doc")
 """Where engines put a document's fields."""
+
 NAMED = "matched_queries"
 """Elasticsearch's scores of named queries (``include_named_queries_score``)."""
+
 NOT_COLUMNS = frozenset((*(name for names in NAMES.values() for name in names), *NESTED, NAMED, "title"))
 RIGHT = '{"query_id": "7", "query": "…", "doc_id": "d1", "text": "…", "score": 9.5}'
 BATCH = 4096

@@ -17,6 +17,12 @@ from rerank.storage.files import digest
 FIELDS = some_names("query_id", "doc_id") | {"grade": (*NAMES["grade"], *NAMES["score"])}
 """What the columns of judgments are called: BEIR calls grades ``score``."""
 
+USUAL = {
+    "doc_id": {"doc_id": (*NAMES["doc_id"], "id"), "text": (*NAMES["text"], "body", "title")},
+    "query_id": {"query_id": (*NAMES["query_id"], "id", "_id"), "text": ("text", *NAMES["query"], "title")},
+}
+"""What the columns of documents and of queries may be called."""
+
 
 def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "qrels") -> Qrels:
     """Judgments as a dictionary, from whatever they are in.
@@ -84,13 +90,6 @@ def _checked(rows: Iterable[tuple[Any, Any, Any]], name: str) -> Qrels:
         if judged.setdefault(document, whole) != whole:
             raise UserError(f"{name}: query {query!r} has document {document!r} twice, with two grades")
     return qrels
-
-
-USUAL = {
-    "doc_id": {"doc_id": (*NAMES["doc_id"], "id"), "text": (*NAMES["text"], "body", "title")},
-    "query_id": {"query_id": (*NAMES["query_id"], "id", "_id"), "text": ("text", *NAMES["query"], "title")},
-}
-"""What the columns of documents and of queries may be called."""
 
 
 class Texts:

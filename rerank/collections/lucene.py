@@ -20,6 +20,7 @@ from rerank.storage.hashes import read_sealed, sha256_of_files
 
 MANIFEST = "rerank.json"
 """What an index of ours was built from, and the hash of its files."""
+
 LOOKUPS = 1000
 """Ids looked up at a time."""
 

@@ -15,10 +15,11 @@ from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
 from rerank.collections.queries import read_qrels_file, read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.settings.named import find_class
+from rerank.settings.described import find_class
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""
+
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
 """What every collection has, and its class has behind the name."""
 

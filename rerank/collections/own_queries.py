@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,9 +11,8 @@ from heapq import nsmallest
 
 from rerank.collections.base import Collection, Document, Qrels, Query
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.storage.files import digest
-
-log = logging.getLogger("rerank")
 
 WORDS = (3, 64)
 """Words that a query has at least and at most: what is shorter names nothing, what is longer is no title."""

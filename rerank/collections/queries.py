@@ -12,6 +12,10 @@ from rerank.collections.tagged import topics
 from rerank.errors import UserError
 from rerank.storage.files import read_lines
 
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+HIGHEST = 2**15 - 1
+BEIR_HEADER = ["query-id", "corpus-id", "score"]
+
 
 def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterator[Query]:
     """Stream the queries of a file in its order; an id that comes twice is refused.
@@ -53,11 +57,6 @@ def _json_queries(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[st
             if key not in record:
                 raise UserError(f"{where}: no {key} among the keys {', '.join(record)}; expected {key!r}")
         yield where, id, joined(field_text(record[key], where, key) for key in chosen)
-
-
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-HIGHEST = 2**15 - 1
-BEIR_HEADER = ["query-id", "corpus-id", "score"]
 
 
 def grade_of(text: str, where: str) -> int:

@@ -29,6 +29,15 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Ours first, then those of ir_datasets and ir-measures, Pyserini, PyTerrier, TIRA, BEIR, ranx, Elasticsearch and data
 sets for training. Where several are there, the first one counts."""
 
+ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
+TEXT_KEYS = NAMES["text"]
+HEADER_IDS = {*ID_KEYS, "doc-id", "topic", "number"}
+HEADER_TEXTS = {*TEXT_KEYS, *NAMES["query"], "title", "body", "topic"}
+FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
+"""A line whose first key is the id, as nearly all are; others are parsed."""
+Keep: TypeAlias = Callable[[bytes], bool]
+"""Tells of a line whether it shall be parsed."""
+
 
 def some_names(*fields: str) -> dict[str, tuple[str, ...]]:
     """The names of some fields."""
@@ -81,17 +90,6 @@ def named_columns(
             f"name it with columns={{{lacking!r}: …}}"
         )
     return {field: frame.iloc[:, there.index(column)].tolist() for field, column in found.items()}
-
-
-ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
-TEXT_KEYS = NAMES["text"]
-HEADER_IDS = {*ID_KEYS, "doc-id", "topic", "number"}
-HEADER_TEXTS = {*TEXT_KEYS, *NAMES["query"], "title", "body", "topic"}
-FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
-"""A line whose first key is the id, as nearly all are; others are parsed."""
-
-Keep: TypeAlias = Callable[[bytes], bool]
-"""Tells of a line whether it shall be parsed."""
 
 
 def is_json(path: Path) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any, Literal
 
 from rerank import tasks
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import check_unused
 from rerank.storage.files import check_apart
 from rerank.tasks.retrieve import Search
-
-log = logging.getLogger("rerank")
 
 
 def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:

@@ -15,6 +15,7 @@ from rerank.settings.help import screen
 
 WIDTH = 90
 """Characters that an entry may say of itself."""
+
 DIRECT = "A DirectMetric is a measure (`rerank measures`) made differentiable by one of these relaxations:"
 SUM = "Terms are a sum of losses, each with a target (the grades, or a column), a weight and a scaling:"
 
@@ -22,7 +23,7 @@ SUM = "Terms are a sum of losses, each with a target (the grades, or a column), 
 def models() -> str:
     """List the models."""
     from rerank.models.load import MODELS, NORMALISERS
-    from rerank.training.classes import first_lines
+    from rerank.training.configuration import first_lines
 
     foot = "`rerank train --model.help NAME` says what goes into one. A model of your own is named by its import path."
     return _page({"": first_lines(MODELS), "Normalisers of features:": first_lines(NORMALISERS)}, foot)
@@ -44,7 +45,7 @@ def collections() -> str:
     """List the collections that can be read."""
     import rerank.collections
     from rerank.collections.names import PREFIXES
-    from rerank.training.classes import docstrings
+    from rerank.training.configuration import docstrings
 
     texts: dict[str, str] = {}
     for path in sorted(Path(rerank.collections.__path__[0]).rglob("*.py")):
@@ -80,6 +81,7 @@ def losses(name: str | None = None) -> str:
 
 LETTERS = """sum ∑ prod ∏ ell ℓ cdot · le ≤ leq ≤ ge ≥ geq ≥ ne ≠ in ∈ infty ∞ ldots … dots … times × to → neg ¬ top T
 mid | sqrt √ varepsilon ε propto ∝ lceil ⌈ rceil ⌉"""
+
 SYMBOLS = dict(re.findall(r"(\S+) (\S+)", LETTERS)) | {"quad": "  ", "qquad": "   "}
 SILENT = ("left", "right", "bigl", "bigr", "Bigl", "Bigr", "big", "Big", "displaystyle", "limits")
 

@@ -1,7 +1,10 @@
-"""The ``rerank`` command: a function per command, its options read off its signature."""
+"""The ``rerank`` command: a function per command, its options read off its signature, and how it ends."""
 
 from __future__ import annotations
 
+import errno
+import io
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
@@ -11,15 +14,18 @@ from typing import Any
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, export, lists, retrieve
 from rerank.commands.catalogue import collections, losses, measures, models
-from rerank.commands.comparisons import compare, evaluate, experiment, verify
-from rerank.commands.exits import exiting
 from rerank.commands.pages import PAGES
-from rerank.commands.rankers import auto, calibrate, rerank, train
+from rerank.commands.rankers import auto, calibrate, compare, evaluate, experiment, rerank, train, verify
 from rerank.errors import UserError, nearest
+from rerank.progress import is_main, log
 from rerank.serving.server import serve
+from rerank.settings.described import find_own_classes
 from rerank.settings.help import EMPTY
-from rerank.settings.named import find_own_classes
 from rerank.settings.parser import options_of
+from rerank.stops import Stopped, listening, name_of
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space on the disk, none in the quota, a file larger than allowed; Rust libraries say ``(os error N)``."""
 
 
 def demo(output: str = "demo", ask: str | None = None) -> None:
@@ -81,11 +87,43 @@ def run(argv: Sequence[str]) -> None:
                 print(said)
 
 
+def ended(command: Callable[[], object]) -> int:
+    """Run a command; its exit code: 0 done, 2 errors of users, 1 of ours, 130 and 143 stopped by Ctrl-C or SIGTERM."""
+    logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
+    log.setLevel(logging.INFO if is_main() else logging.WARNING)
+    try:
+        with listening(command=True):
+            command()
+    except UserError as error:
+        print(f"rerank: error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()
+    except Stopped as stop:
+        if is_main():
+            said = stop.said or f"stopped by {name_of(stop.number)}; the same command does the rest"
+            print(f"rerank: {said}", file=sys.stderr)
+        return 128 + stop.number
+    except KeyboardInterrupt:
+        print("rerank: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if getattr(error, "errno", None) in FULL or any(f"os error {number})" in str(error) for number in FULL):
+            print(f"rerank: error: no space left on the disk ({error}); free some and run again", file=sys.stderr)
+        elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+            print(f"rerank: error: {error.filename}: {error.strerror}", file=sys.stderr)
+        else:
+            raise
+        return 2
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the ``rerank`` command."""
-    with exiting() as end:
-        run(sys.argv[1:] if argv is None else argv)
-    return end.code
+    return ended(lambda: run(sys.argv[1:] if argv is None else argv))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -11,14 +10,12 @@ from dataclasses import asdict
 from rerank.commands.pages import PAGES
 from rerank.errors import UserError, nearest
 from rerank.experiments.config import ExperimentConfig
-from rerank.progress import log_file
+from rerank.progress import log, log_file
 from rerank.settings.configs import add_config, assign
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.files import check_apart
 from rerank.storage.locks import held
 from rerank.training.configuration import classes_first
-
-log = logging.getLogger("rerank")
 
 
 def experiment(argv: Sequence[str]) -> int:
@@ -41,9 +38,9 @@ def experiment(argv: Sequence[str]) -> int:
     options.pop("config")
     share = options.pop("share")
     if html := options.pop("html"):
-        from rerank.report.page import check_suffix
+        from rerank.evaluation.export import REPORT_SUFFIXES, check_suffix
 
-        check_suffix(html)
+        check_suffix(html, REPORT_SUFFIXES)
         check_apart(html)
         if share is not None:
             raise UserError("html: a share makes no report; the command without --share does")

@@ -12,11 +12,10 @@ from typing import Any
 from rerank.commands.catalogue import losses
 from rerank.errors import UserError, nearest
 from rerank.models.load import MODELS, NORMALISERS
-from rerank.settings.named import find_class
+from rerank.settings.described import find_class
 from rerank.settings.parser import make_parser
-from rerank.training.classes import DATA, SAMPLERS, first_lines
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.configuration import train_parser
+from rerank.training.configuration import DATA, SAMPLERS, first_lines, train_parser
 
 KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMALISERS}
 """Keys that take a class, except for the loss, which has a command of its own."""

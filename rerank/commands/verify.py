@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from pathlib import Path
 
 from rerank.errors import NotFoundError, UserError
 from rerank.lists.store import verify as check_lists
 from rerank.models.contract import CONTRACT, checked_contract
+from rerank.progress import log
 from rerank.storage.hashes import check_files, read_sealed
 from rerank.training.checkpoint import check_checkpoint
 from rerank.training.ids import file_of
-
-log = logging.getLogger("rerank")
 
 
 def verify(path: str | Path) -> list[str]:

@@ -29,6 +29,7 @@ from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.forms import as_run
 from rerank.retrieval.runs import Run, Scored, as_float32, best_first
+from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
 TESTS: tuple[Test, ...] = get_args(Test)
@@ -92,8 +93,7 @@ class Comparison:
     Attributes:
         tables: per-query values by run name, in the order of the table.
         correction: the correction over all of a test's p-values in this table.
-        comparisons: how many comparisons each test's correction was over: those with a difference in any query, even
-            where the test has no p-value for it.
+        comparisons: how many each correction was over: those with a difference in any query, p-value or not.
         unjudged: by run name and depth.
         paths: where each run was read from.
         ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
@@ -104,7 +104,7 @@ class Comparison:
     baseline: str | None
     tests: tuple[Test, ...]
     correction: Correction
-    comparisons: dict[Test, int]
+    comparisons: int
     differences: dict[tuple[str, str], Difference]
     unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def compare(
     Raises:
         UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
     """
-    check_choices(tests, correction)
+    check_arguments(compare, {"tests": tests, "correction": correction})
     first = next(iter(tables.values()))
     for name, table in tables.items():
         if (table.measures, table.queries, table.empty) != (first.measures, first.queries, first.empty):
@@ -159,16 +159,7 @@ def compare(
         corrected = correct([one.p[test] for one in compared.values()], correction, planned=count).tolist()
         for one, p in zip(compared.values(), corrected, strict=True):
             one.corrected[test] = p
-    comparisons = dict.fromkeys(tests, count)
-    return Comparison(dict(tables), baseline, tuple(tests), correction, comparisons, compared)
-
-
-def check_choices(tests: Sequence[str], correction: str) -> None:
-    """Raise a UserError for an unknown test or correction."""
-    given = [*(("test", test, TESTS) for test in tests), ("correction", correction, get_args(Correction))]
-    for what, name, known in given:
-        if name not in known:
-            raise UserError(f"unknown {what} {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return Comparison(dict(tables), baseline, tuple(tests), correction, count, compared)
 
 
 def compare_runs(
@@ -204,7 +195,7 @@ def compare_runs(
     Raises:
         UserError: whatever is wrong with the files or the arguments.
     """
-    check_choices(tests, correction)
+    check_arguments(compare_runs, {"tests": tests, "correction": correction})
     parsed = parse_measures(measures)
     lists = qrels if isinstance(qrels, Lists) else None
     forms = named_forms(runs, lists)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
 PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
+REPORT_SUFFIXES = (".html", ".htm")
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,7 +99,7 @@ def to_json(comparison: Comparison) -> str:
         "baseline": comparison.baseline,
         "tests": list(comparison.tests),
         "correction": comparison.correction,
-        "comparisons": dict(comparison.comparisons),
+        "comparisons": dict.fromkeys(comparison.tests, comparison.comparisons),
         "level": LEVEL,
         "seed": SEED,
         "differences": differences,

@@ -23,10 +23,13 @@ from rerank.storage.arrow import Array
 
 ROWS = 65_536
 """Candidates looked at together."""
+
 WIDE = 16
 """A column with this many numbers or more holds features; none of them is looked at alone."""
+
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
 """Depths at which reranking is looked at, beside that of the lists."""
+
 BEST = "best possible"
 """What the order by grade is called."""
 

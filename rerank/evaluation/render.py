@@ -19,8 +19,10 @@ from rerank.html import in_markdown
 
 WIDTH = 100
 """Columns of sentences."""
+
 WIDE = 120
 """Columns from which on tables are shown whole."""
+
 LETTERS = {test: test[0] for test in TEST_NAMES}
 MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
 CORRECTED: dict[Correction, str]
@@ -32,6 +34,7 @@ LATEX = str.maketrans(
     | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
 )
 """What LaTeX takes for signs of its own, as it shows them."""
+
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
 
@@ -196,8 +199,8 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
         sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries (BCa), not corrected for their number.")
     if comparison.differences and comparison.tests:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
-        over = " / ".join(str(count) for count in dict.fromkeys(comparison.comparisons.values()))
-        how = f"{CORRECTED[comparison.correction]} {'for' if comparison.correction == 'none' else 'over'} {over}"
+        preposition = "for" if comparison.correction == "none" else "over"
+        how = f"{CORRECTED[comparison.correction]} {preposition} {comparison.comparisons}"
         sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
     if comparison.parts:
         sentences.append(PARTS)

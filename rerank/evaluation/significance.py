@@ -14,6 +14,7 @@ Correction = Literal["none", "bonferroni", "holm"]
 Test = Literal["t-test", "wilcoxon", "randomisation"]
 AnyTest = Literal["bootstrap", Test]
 """Those of experiments, which have seeds, too: see :mod:`rerank.evaluation.crossed`."""
+
 TEST_NAMES: dict[AnyTest, str] = {
     "bootstrap": "bootstrap over queries and seeds",
     "t-test": "paired t-test",

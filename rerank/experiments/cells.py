@@ -1,8 +1,10 @@
-"""The cells of an experiment, each a training, and what comes out of them."""
+"""The cells of an experiment: points of a search, names of folders, what comes out of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -10,12 +12,14 @@ from typing import Any
 
 from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import PerQuery
-from rerank.experiments.search import Point, point_name
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings
+from rerank.storage.files import digest
 from rerank.storage.identity import SHOWN
-from rerank.training.provenance import read_provenance
-from rerank.training.run_folder import finished
+from rerank.training.run_folder import finished, read_provenance
+
+Point = dict[str, Any]
+"""Values by dotted key: what one training of a search tries."""
 
 
 class Job(StrEnum):
@@ -116,3 +120,30 @@ class Failure:
 
     cell: Cell
     message: str
+
+
+def point_name(point: Mapping[str, Any]) -> str:
+    """A folder's name for a point of a search: the last words of the keys with their values.
+
+    The name of a point without keys is ``point``. Names of different points differ: what a name cannot show (a class
+    with arguments, signs that no file name should have) is told apart by a digest.
+    """
+    if not point:
+        return "point"
+    whole = json.dumps(point, sort_keys=True)
+    last = [key.rpartition(".")[2] for key in point]
+    keys = last if len(set(last)) == len(last) else list(point)
+    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, point.values(), strict=True))
+    plain = all(isinstance(value, int | float | bool | None) for value in point.values())
+    safe = file_name(text)
+    return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
+
+
+def file_name(text: str) -> str:
+    """The text with signs replaced that make trouble in file names."""
+    return re.sub(r"[^\w.,=@+-]+", "_", text)
+
+
+def shown(value: Any) -> str:
+    """A value in a word: a class by its name."""
+    return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)

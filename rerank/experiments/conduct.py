@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -28,8 +27,6 @@ from rerank.training.configuration import check
 
 if TYPE_CHECKING:
     import pandas as pd
-
-log = logging.getLogger("rerank")
 
 
 @dataclass(frozen=True)
@@ -102,9 +99,8 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
         done = Experiment(plan)
         done.run()
         rows = UntrainedRows(plan, done.identities)
-        alone, mixed = rows.first_stage(done.outcomes)
-        together = rows.ensembles(done.outcomes)
-        done.outcomes = {**alone, **done.outcomes, **together, **mixed}
+        alone, together = rows.first_stage(done.outcomes), rows.ensembles(done.outcomes)
+        done.outcomes = {**alone, **done.outcomes, **together, **done.mixed}
         summary = summarise(plan.config, done.outcomes)
         write_results(done, summary)
         if html:

@@ -173,7 +173,8 @@ class Workers:
 
 def local_workers(jobs: int | None, logs: Path) -> Workers:
     """Processes on this machine; ``jobs`` of them, or one per GPU, or one per core where there is none."""
-    shares = environments(jobs, cores_at_hand(), devices_at_hand())
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    shares = environments(jobs, cores, devices_at_hand())
     host = socket.gethostname()
     return Workers(lambda: {host: len(shares)}, lambda _, i: Process(shares[i], logs / f"worker-{i}.log"))
 
@@ -191,11 +192,6 @@ def environments(jobs: int | None, cores: int, devices: list[str]) -> list[dict[
     common = {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
     gpus = [{"CUDA_VISIBLE_DEVICES": devices[i % len(devices)]} if devices else {} for i in range(count)]
     return [common | gpu for gpu in gpus]
-
-
-def cores_at_hand() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def devices_at_hand() -> list[str]:

@@ -18,8 +18,7 @@ from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.storage.files import atomic_file
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held, tidied
-from rerank.training.provenance import PROVENANCE, read_provenance, write_provenance
-from rerank.training.run_folder import IDENTITY, MEASURES
+from rerank.training.run_folder import IDENTITY, MEASURES, PROVENANCE, read_provenance, write_provenance
 
 FROM_PROVENANCE = ("seconds", "python", "packages", "hardware")
 """What is kept of how a training came about: no paths, commands or times of day."""

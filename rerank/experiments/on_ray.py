@@ -20,36 +20,36 @@ import rerank
 from rerank.errors import UserError, one_line
 from rerank.experiments.engines import Process, Reply, Workers
 from rerank.kernels.precision import resolve
+from rerank.progress import log
 from rerank.storage.files import temporary_beside
 from rerank.storage.hashes import sha256_of_files
 
-log = logging.getLogger("rerank")
-
 LOOK = 2.0
 """Seconds after which the cluster is asked again which machines it has."""
+
 ANSWER, FIRST = 60.0, 300.0
 """Seconds that machines may take at the start to say what they see, and the first of them: who is later joins later."""
+
 AGAIN = 300.0
 """Seconds after which a machine that was left out is asked again."""
+
 TAKEN_ALONG = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH", "RERANK_HOME")
 """Variables of this process's environment that cells on other machines have, too, where they are set."""
 
 
-class Seen(NamedTuple):
-    """What a machine sees of ours."""
-
-    nonce: str | None
-    folder: bool
-    code: str
-    arithmetic: dict[str, str]
-
-
-def look(nonce: Path, folder: Path, gpus: bool, auto: bool) -> Seen:
-    """What this machine sees."""
+def look(file: Path, nonce: str, folder: Path, code: str, gpus: bool, auto: bool) -> tuple[str, dict[str, str]]:
+    """Why this machine cannot run our cells, empty where it can; and what decides its digits."""
     if gpus:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray hides the GPUs from what needs none for itself
-    read = nonce.read_text() if nonce.is_file() else None
-    return Seen(read, folder.is_dir(), code_hash(), arithmetic(gpus, auto))
+    problem = ""
+    if not file.is_file() or file.read_text() != nonce:
+        needed = "Ray needs output and data on a disk that all share, at the same path"
+        problem = f"does not see {file.parent} as this machine does; {needed}"
+    elif not folder.is_dir():
+        problem = f"has no folder {folder}, from which relative paths start; start from one on the shared disk"
+    elif code != code_hash():
+        problem = "has another version of rerank; install the same on all machines"
+    return problem, arithmetic(gpus, auto)
 
 
 def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
@@ -210,7 +210,7 @@ class Cluster:
 
         task = ray.remote(max_calls=1)(look)  # in a process of its own, which sees the GPUs
         placed = task.options(num_cpus=0, scheduling_strategy=at(id))
-        return placed.remote(self._file, self._folder, self.gpus > 0, self._auto)
+        return placed.remote(self._file, self._nonce, self._folder, code_hash(), self.gpus > 0, self._auto)
 
     def _heard(self, where: str, asked: Any) -> Answer:
         import ray
@@ -218,14 +218,13 @@ class Cluster:
 
         now = time.monotonic()
         try:
-            seen = Seen(*ray.get(asked))
+            problem, found = ray.get(asked)
         except RayError as error:
             return Answer(f"{where} cannot run cells: {one_line(error)[-200:]}", False, now)
-        problem = _problem(seen, self._nonce, where, self._output, self._folder)
-        if not problem:
-            self._first = self._first or (where, seen.arithmetic)
-            problem = unlike((where, seen.arithmetic), self._first)
-        return Answer(problem, True, now)
+        if problem:
+            return Answer(f"{where} {problem}", True, now)
+        self._first = self._first or (where, found)
+        return Answer(unlike((where, found), self._first), True, now)
 
     def start(self, node: str, number: int) -> RayWorker:
         import ray
@@ -260,19 +259,6 @@ def at(node: str) -> Any:
 def name_of(node: Mapping[str, Any]) -> str:
     """A machine in words."""
     return f"{node['NodeManagerHostname']} (Ray node {node['NodeID'][:8]})"
-
-
-def _problem(seen: Seen, nonce: str, where: str, output: Path, folder: Path) -> str:
-    if seen.nonce != nonce:
-        return (
-            f"{where} does not see {output} as this machine does; Ray needs output and data on a disk that all share, "
-            "at the same path"
-        )
-    if not seen.folder:
-        return f"{where} has no folder {folder}, from which relative paths start; start from one on the shared disk"
-    if seen.code != code_hash():
-        return f"{where} has another version of rerank; install the same on all machines"
-    return ""
 
 
 def unlike(one: tuple[str, dict[str, str]], first: tuple[str, dict[str, str]]) -> str:

@@ -1,17 +1,25 @@
-"""What an experiment will do: a training configuration for each method, fold, seed and point of a search."""
+"""What an experiment will do: its cells, checked before anything is trained, and their ids."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
+from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group
-from rerank.experiments.checks import check_config
-from rerank.experiments.config import ExperimentConfig, folds_of
-from rerank.experiments.search import Point, file_name, grid
+from rerank.experiments.cells import Cell, Group, Point, file_name
+from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
+from rerank.experiments.planned import best_of, planned_pairs
+from rerank.lists.data import Splits
 from rerank.settings.configs import Settings, assign, merged
+from rerank.settings.ranges import check_arguments, check_value
+from rerank.storage.identity import canonical, id_of
 from rerank.training.config import TrainConfig
+from rerank.training.configuration import configured, data_of
+from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, taught_by, training_identity
 
 
 class ExperimentPlan:
@@ -37,7 +45,9 @@ class ExperimentPlan:
         return Cell(group, point, self.folder(group), settings, self.validated(settings)[0])
 
     def points(self, group: Group) -> list[Point]:
-        return grid(self.config.methods[group.method].search)
+        """Every combination of the values that its method searches; without a key it is one point."""
+        space = self.config.methods[group.method].search
+        return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
         """The second training of a cell that validation chose; the cell itself where there is none.
@@ -62,3 +72,144 @@ class ExperimentPlan:
     def folder(self, group: Group) -> Path:
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
         return self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}"
+
+
+OURS = ("output", "seed", "test")
+"""Keys of a training that the experiment sets."""
+
+
+def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
+    """Raise a UserError for what cannot be; ``known`` are the keys of a training configuration."""
+    check_arguments(ExperimentConfig, vars(config))
+    for name, method in config.methods.items():
+        check_value(f"methods.{name}", method, Method)
+        check_arguments(Method, vars(method), f"methods.{name}")
+    for key in ("ensembles", "groups"):
+        for name, members in getattr(config, key).items():
+            check_value(f"{key}.{name}", members, list[str])
+    parse_measures(config.measures)
+    if not config.methods:
+        raise UserError("methods: at least one is needed")
+    for name, values in (("folds", config.folds), ("seeds", config.seeds)):
+        if values is not None and (not values or len({str(value) for value in values}) < len(values)):
+            raise UserError(f"{name}: {values!r} name at least one, and each only once")
+    if config.keep is not None and not config.keep.endswith(".jsonl.xz"):
+        raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
+    if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
+        raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
+    rows = [*config.methods, *first_stage_names(config)[:1]]
+    check_methods("baseline", [config.baseline] if config.baseline is not None else [], rows)
+    if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:
+        raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
+    for name, members in config.ensembles.items():
+        if name in config.methods:
+            raise UserError(f"ensembles.{name}: a method has this name; choose another")
+        check_methods(f"ensembles.{name}", members, config.methods)
+        if len(members) * len(config.seeds) < 2:
+            raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
+    if len(config.groups) == 1:
+        raise UserError(f"groups: {next(iter(config.groups))!r} alone has nothing to be compared with; name two")
+    for name, members in config.groups.items():
+        if not members:
+            raise UserError(f"groups.{name}: names no method")
+        check_methods(f"groups.{name}", members, config.methods)
+    _check_primary(config)
+    _check_keys("base", config.base, known)
+    _check_keys("refit", config.refit, known)
+    folders: dict[str, str] = {}
+    for name, method in config.methods.items():
+        _check_keys(f"methods.{name}.set", method.set, known)
+        _check_keys(f"methods.{name}.search", method.search, known)
+        for key, values in method.search.items():
+            if not isinstance(values, list) or not values:
+                shown = f"must be a list of values, such as [1, 3], not {values!r}"
+                raise UserError(f"methods.{name}.search.{key}: {shown}")
+        if (other := folders.setdefault(file_name(name), name)) != name:
+            raise UserError(f"methods: {other!r} and {name!r} would share a folder; rename one")
+    if config.published is not None:
+        count = len(parse_measures(config.measures))
+        check_methods("published.rows", config.published.rows, config.methods)
+        for name, row in config.published.rows.items():
+            if len(row) != count:
+                raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
+
+
+def check_methods(where: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raise a UserError for a name that is no method's."""
+    for name in names:
+        if name not in known:
+            raise UserError(f"{where}: no method {name!r}{nearest(name, known)}")
+
+
+def _check_primary(config: ExperimentConfig) -> None:
+    if config.primary is None:
+        return
+    first, mixed = first_stage_names(config)[:1], first_stage_names(config)[1:]
+    rows = [*first, *config.methods, *config.ensembles, *mixed]
+    pairs = planned_pairs(rows, config.baseline, config.pairs == "all")
+    pairs += itertools.combinations(map(best_of, config.groups), 2)
+    known = [[*pair, str(measure)] for measure in parse_measures(config.measures) for pair in pairs]
+    if config.primary not in known:
+        given = f"; such as {known[0]}" if known else ": there is none without baseline or groups"
+        raise UserError(f"primary: {config.primary} is no planned comparison of ROW, AGAINST and MEASURE{given}")
+
+
+def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    for key in settings:
+        name = key.split(".")[0]
+        if name in OURS:
+            raise UserError(f"{where}.{key}: is set by the experiment" + (", see seeds" if name == "seed" else ""))
+        if name not in known:
+            raise UserError(f"{where}.{key}: training has no key {name!r}{nearest(name, known)}")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the lists of some cells.
+
+    Attributes:
+        test: hashes of what measuring reads; None where there are no test lists.
+        first_stage: whether the test lists have a first stage, as lists of texts do.
+    """
+
+    training: Identity
+    test: dict[str, str] | None
+    first_stage: bool
+
+
+class Identities:
+    """Ids of cells; each is known from settings and data alone, wherever the experiment's folder is."""
+
+    def __init__(self) -> None:
+        self._configs: dict[str, tuple[Identity, Sequence[str], Sequence[str]]] = {}
+        self._data: dict[str, Known] = {}
+
+    def named(self, cell: Cell) -> Cell:
+        config = self._config(cell)[0] | {"seed": cell.settings["seed"]}
+        return replace(cell, id=id_of(training_identity(config, self.data(cell).training)))
+
+    def data(self, cell: Cell) -> Known:
+        _, columns, targets = self._config(cell)
+        key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
+        if key not in self._data:
+            splits = splits_of(cell.settings)
+            test = splits.test
+            self._data[key] = Known(
+                training=data_identity(splits, columns, targets),
+                test=None if test is None else measured_hashes(test, columns),
+                first_stage=test is not None and test.store.order is not None,
+            )
+        return self._data[key]
+
+    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str], Sequence[str]]:
+        """What counts of a cell's configuration, data and seed apart; columns its model reads and is trained on."""
+        key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
+        if key not in self._configs:
+            config = configured(cell.settings)
+            self._configs[key] = config_identity(config), list(config.model.columns), taught_by(config)
+        return self._configs[key]
+
+
+def splits_of(settings: Mapping[str, Any]) -> Splits:
+    """The lists that the settings of a cell name."""
+    return data_of(settings).splits(settings["seed"])

@@ -9,18 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rerank.evaluation import significance
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
-from rerank.evaluation.significance import (
-    ROUNDING,
-    AnyTest,
-    Correction,
-    cohens_d,
-    correct,
-    equivalence,
-    p_value,
-    smallest_difference,
-    wins_ties_losses,
-)
+from rerank.evaluation.significance import ROUNDING, AnyTest, Correction
 
 Values = Mapping[str, np.ndarray]
 """Values per seed and query ``[S, Q]``, by measure."""
@@ -57,7 +48,7 @@ class PlannedComparison:
 
     def finds(self, comparisons: int) -> float:
         """The smallest difference that would have been found, with the variances of this very pair; NaN where none."""
-        return smallest_difference(self.error, self.freedom, comparisons) if self.error > 0 else math.nan
+        return significance.smallest_difference(self.error, self.freedom, comparisons) if self.error > 0 else math.nan
 
 
 def planned_pairs(rows: Sequence[str], baseline: str | None, every: bool) -> list[Pair]:
@@ -111,7 +102,7 @@ def compare_all(
 
     def corrected(values: list[float]) -> list[float]:
         p = np.array(values)
-        p[family] = correct(p[family], correction, planned=int(family.sum()))
+        p[family] = significance.correct(p[family], correction, planned=int(family.sum()))
         return [float(value) for value in p]
 
     both = corrected([one.p for one in compared]), corrected([one.equivalent for one in compared])
@@ -126,15 +117,15 @@ def _compared(
     over_seeds = np.where(np.abs(over_seeds) < ROUNDING, 0.0, over_seeds)
     p, error, freedom = found.p, found.error, found.freedom
     if test != "bootstrap":
-        p = p_value(test, over_seeds)
+        p = significance.p_value(test, over_seeds)
         error, freedom = standard_error(over_seeds[None]) if len(over_seeds) > 1 else (math.nan, math.nan)
     return replace(
         one,
         found=found,
-        effect=cohens_d(over_seeds),
-        counts=wins_ties_losses(over_seeds),
+        effect=significance.cohens_d(over_seeds),
+        counts=significance.wins_ties_losses(over_seeds),
         p=p,
         error=error,
         freedom=freedom,
-        equivalent=math.nan if margin is None else equivalence(found.mean, error, freedom, margin),
+        equivalent=math.nan if margin is None else significance.equivalence(found.mean, error, freedom, margin),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,10 @@ from rerank.experiments.planned import PlannedComparison
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, Value
+from rerank.progress import log
 from rerank.report.page import Report, write_report
 from rerank.retrieval.runs import Run
 from rerank.storage.files import atomic_file, atomic_write
-
-log = logging.getLogger("rerank")
 
 
 def write_results(experiment: Experiment, summary: Summary) -> None:

@@ -11,8 +11,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, evaluate
 from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, mixed_name
-from rerank.experiments.identities import Identities, splits_of
-from rerank.experiments.plan import ExperimentPlan
+from rerank.experiments.plan import ExperimentPlan, Identities, splits_of
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import ensemble, interpolate
 from rerank.retrieval.runs import Run
@@ -31,24 +30,19 @@ class UntrainedRows:
     plan: ExperimentPlan
     identities: Identities
 
-    def first_stage(self, outcomes: Mapping[Group, Outcome]) -> tuple[Outcomes, Outcomes]:
-        """What the first stage ranked, as deep as it was reranked, and the methods mixed with it.
+    def first_stage(self, outcomes: Mapping[Group, Outcome]) -> Outcomes:
+        """What the first stage ranked, as deep as it was reranked.
 
         Lists of feature vectors have no first stage, hence no rows. Where methods rerank different lists, the row of
         the first stage has those of the first method that has one.
         """
         alone: Outcomes = {}
-        mixed: Outcomes = {}
         for group, outcome in outcomes.items() if self.plan.config.first_stage != "hide" else ():
-            if not self.identities.data(outcome.measured).first_stage:
-                continue
             first = Group(FIRST_STAGE, group.fold, self.plan.config.seeds[0])
-            if first not in alone:
+            if first not in alone and self.identities.data(outcome.measured).first_stage:
                 make = _first_stage_of(outcome)
                 alone[first] = self._measured(first, outcome, {"first stage": True}, make, "first-stage", 0.0)
-            if (row := self.mixed(outcome)) is not None:
-                mixed[row.group] = row
-        return alone, mixed
+        return alone
 
     def mixed(self, outcome: Outcome) -> Outcome | None:
         """A method mixed with the first stage; None where that is not asked for, or no validation chose the share.

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from rerank.errors import NoModelError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Failure, Group, Job, Outcome
+from rerank.experiments.config import mixed_name
 from rerank.experiments.engines import Reply, Workers, local_workers
-from rerank.experiments.identities import Identities
 from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
-from rerank.experiments.plan import ExperimentPlan
+from rerank.experiments.plan import ExperimentPlan, Identities
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
 from rerank.experiments.worker import note
+from rerank.progress import log
 from rerank.retrieval.runs import Run
 from rerank.settings.configs import merged
 from rerank.stops import Stopped, name_of
@@ -32,10 +32,9 @@ from rerank.training.measurement import kept_test_run
 from rerank.training.run_folder import newest_checkpoint
 from rerank.training.validate import start_of, test_run
 
-log = logging.getLogger("rerank")
-
 GRACE = 25.0
 """Seconds that cells have to write their checkpoints when the experiment is stopped."""
+
 POLL = 2.0
 """Seconds after which the workers' room is looked at again, as machines come and go."""
 
@@ -120,6 +119,8 @@ class Experiment:
             except Stopped as stop:
                 self._stop(stop, workers, running)
         self.outcomes = {group: self.outcomes[group] for group in groups if group in self.outcomes}
+        order = [replace(group, method=mixed_name(group.method)) for group in groups]
+        self.mixed = {group: self.mixed[group] for group in order if group in self.mixed}
         self.trained = self._trained_cells()
         for cell in [*(outcome.measured for outcome in self.outcomes.values()), *(cell for cell, _ in self.trained)]:
             tidied(cell.folder)

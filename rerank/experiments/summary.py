@@ -15,7 +15,7 @@ from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
 from rerank.experiments.planned import PlannedComparison, best_of, compare_all, planned_pairs
-from rerank.training.provenance import read_provenance
+from rerank.training.run_folder import read_provenance
 
 
 @dataclass(frozen=True)

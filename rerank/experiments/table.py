@@ -8,21 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from rerank.evaluation import render
 from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
-from rerank.evaluation.render import (
-    CORRECTED,
-    LETTERS,
-    Section,
-    TableCell,
-    gain_sentences,
-    interval,
-    number,
-    plain,
-    probability,
-    queries_sentence,
-    verdict,
-)
+from rerank.evaluation.render import Section, TableCell, plain
 from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES
 from rerank.experiments.cells import Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
@@ -50,7 +39,10 @@ def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequ
     for table in sections(summary, outcomes, []):
         blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
     if failures:
-        blocks += ["Failed:", "\n".join(f"- {escape(failure)}" for failure in failures)]
+        blocks += [
+            "Failed:",
+            "\n".join(f"- {in_markdown(f'{one.cell}: {one.message} ({one.cell.folder}/log.txt)')}" for one in failures),
+        ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -141,7 +133,7 @@ def caption(summary: Summary) -> list[str]:
     tables = summary.pooled
     if tables:
         first = next(iter(tables.values()))
-        sentences += [queries_sentence(first), *gain_sentences(first)]
+        sentences += [render.queries_sentence(first), *render.gain_sentences(first)]
     if any(method.search for method in config.methods.values()):
         monitor = config.base.get("monitor", TrainConfig.monitor)
         sentences.append(f"Hyper-parameters chosen on validation by {monitor}.")
@@ -149,9 +141,9 @@ def caption(summary: Summary) -> list[str]:
         against = config.baseline or "the best of the column"
         pooled = ", folds pooled" if config.test == "bootstrap" else " over queries pooled over folds"
         sentences.append(
-            f"{LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
+            f"{render.LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
             f"{TEST_NAMES[config.test]}{pooled} "
-            f"({CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
+            f"({render.CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
         )
         if summary.finds:
             sentences.append(power_sentence(summary))
@@ -184,7 +176,17 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
 def differences(summary: Summary) -> Section:
     """A planned comparison and measure a row."""
     config = summary.config
-    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
+    header = [
+        "row",
+        "against",
+        "measure",
+        "difference",
+        "95% render.interval",
+        "Cohen's d",
+        "wins/ties/losses",
+        "p",
+        "finds",
+    ]
     header += ["verdict"] if config.margin is not None else []
     rows = []
     for one in summary.compared:
@@ -192,11 +194,15 @@ def differences(summary: Summary) -> Section:
         if one.found is None:
             rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
-        shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
-        finds = number(one.finds(summary.comparisons), digits=3), number(one.finds(1), digits=3)
-        shown += ["/".join(map(str, one.counts)), probability(one.corrected), "{} ({})".format(*finds)]
+        shown += [
+            render.number(one.found.mean, "+"),
+            render.interval(one.found.interval),
+            render.number(one.effect, "+", 2),
+        ]
+        finds = render.number(one.finds(summary.comparisons), digits=3), render.number(one.finds(1), digits=3)
+        shown += ["/".join(map(str, one.counts)), render.probability(one.corrected), "{} ({})".format(*finds)]
         if config.margin is not None:
-            shown.append(verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
+            shown.append(render.verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
         rows.append(plain(*shown))
     title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
     return Section(title, header, rows, [differences_caption(summary)])
@@ -208,13 +214,15 @@ def differences_caption(summary: Summary) -> str:
     test = f"the {TEST_NAMES[config.test]}" + ("" if config.test == "bootstrap" else " over queries")
     groups = " Best of a group: the method that validation chose." if config.groups else ""
     primary = " {} against {} in {} is the primary comparison, and not corrected.".format(*config.primary or [""] * 3)
-    equivalent = f" Equivalent: by two one-sided t-tests, {CORRECTED[config.correction]} likewise; undecided: neither."
+    equivalent = (
+        f" Equivalent: by two one-sided t-tests, {render.CORRECTED[config.correction]} likewise; undecided: neither."
+    )
     return (
         "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds"
         f"{', folds being trained apart' if len(config.folds or []) > 1 else ''}; queries without relevant documents "
         f"{'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d over queries; p by "
-        f"{test}, {CORRECTED[config.correction]} for {summary.comparisons} comparisons; finds: the difference that "
-        f"would have been found of this pair, with power {POWER:g} at level {ALPHA:g}, corrected (and not)."
+        f"{test}, {render.CORRECTED[config.correction]} for {summary.comparisons} comparisons; finds: the difference "
+        f"that would have been found of this pair, with power {POWER:g} at level {ALPHA:g}, corrected (and not)."
         f"{primary if config.primary else ''}{equivalent if config.margin is not None else ''}{groups}"
     )
 
@@ -228,14 +236,8 @@ def over(config: ExperimentConfig) -> str:
     folds, seeds = len(config.folds or []), len(config.seeds)
     over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
-    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
+    how = {"error": "standard error", "interval": "95 % render.interval (Student's t)"}[config.spread]
     return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
-
-
-def escape(failure: Failure) -> str:
-    """A failure as Markdown shows it."""
-    shown = f"{failure.cell}: {failure.message} ({failure.cell.folder}/log.txt)"
-    return "".join(f"\\{sign}" if sign in "\\`*_[]<>|" else sign for sign in shown)
 
 
 def _name(config: ExperimentConfig, method: str, row: Row) -> str:

@@ -28,7 +28,8 @@ from rerank import stops
 from rerank.errors import UserError, one_line
 from rerank.evaluation.measures import Empty, evaluate
 from rerank.experiments.cells import Job
-from rerank.settings.named import find_own_classes
+from rerank.progress import log
+from rerank.settings.described import find_own_classes
 from rerank.stops import Stopped
 from rerank.storage.identity import id_of
 from rerank.storage.locks import held
@@ -36,8 +37,6 @@ from rerank.training.configuration import configured
 from rerank.training.ids import measured_hashes, measurement_identity
 from rerank.training.measurement import write_measurement
 from rerank.training.run_folder import CHECKPOINTS
-
-log = logging.getLogger("rerank")
 
 STOP = "stop\n"
 """The line that asks a worker to stop at the next good point."""

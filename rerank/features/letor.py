@@ -20,6 +20,7 @@ from rerank.storage.locks import held
 
 FORMAT = "1"
 """Goes into the key of every parsed file; another number parses all files again."""
+
 NAMES = {
     "train": ("train", "trainingset"),
     "validation": ("vali", "valid", "validation", "validationset"),

@@ -14,6 +14,7 @@ from rerank.storage.arrow import Array, blocks
 
 ROWS = 16_384
 """Rows in float64 at a time."""
+
 LARGEST = float(np.finfo(np.float32).max)
 
 

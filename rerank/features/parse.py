@@ -25,8 +25,10 @@ from rerank.storage.files import COMPRESSED, atomic_folder, plain_name, read_blo
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""
+
 FEATURES = "features"
 """The column that a file's features become."""
+
 QUERY_IDS = pa.schema([("query_id", pa.string())])
 DOCUMENT_IDS = pa.schema([("doc_id", pa.string())])
 

@@ -24,8 +24,10 @@ from rerank.storage.arrow import FLOAT32, Array
 
 MAX_GRADE = 30
 """The largest grade that is read: gains are ``2^grade - 1``."""
+
 MAX_FEATURES = 10_000
 """The largest feature number that is read: features are stored densely."""
+
 EXAMPLE = "'2 qid:10 1:0.5 2:0 # docid = D1'"
 
 DOCID = re.compile(rb"docid\s*=\s*(\S+)")

@@ -26,6 +26,18 @@ from rerank.kernels.products import by_one_product, products
 MODERN = ("modernbert",)
 """Architectures made of ModernBERT's layers: ModernBERT, Ettin, gte-reranker-modernbert."""
 
+OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
+"""Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
+
+NAME = "rerank"
+"""The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
+
+TOKENS = ("input_ids", "token_type_ids")
+"""What a padded batch has of each token."""
+
+SEQUENCES = "sequences"
+"""Key of a flat batch: where its rows begin."""
+
 
 def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
     """States of the CLS tokens or, if it ``reads_mean``, the means of all, ``[n, 1, H]``, where the input is flat."""
@@ -73,18 +85,6 @@ def _modern_layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences:
 
 KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
-
-OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
-"""Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
-
-NAME = "rerank"
-"""The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
-
-TOKENS = ("input_ids", "token_type_ids")
-"""What a padded batch has of each token."""
-
-SEQUENCES = "sequences"
-"""Key of a flat batch: where its rows begin."""
 
 
 def use_flat_encoder(network: Any) -> None:

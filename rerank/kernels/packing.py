@@ -11,6 +11,12 @@ from rerank.storage.arrow import Array
 ENOUGH = 8
 """A chunk has at least this part (an eighth) of the budget before it ends for the sake of shorter pairs."""
 
+TEXT, CHUNK = 0.02, 0.03
+"""How much longer a text may become by it, and a chunk in all: the share of work that is done for nothing."""
+
+ROWS = 8
+"""The rows of a chunk's last layer, one for each text, come in multiples of this."""
+
 
 def pack(lengths: Array, budget: int) -> list[Array]:
     """Cut pairs of ``[n]`` tokens into chunks of similar length.
@@ -50,13 +56,6 @@ def fill(lengths: Array, budget: int) -> list[Array]:
         chunks.append(order[start:stop])
         start = stop
     return chunks
-
-
-TEXT, CHUNK = 0.02, 0.03
-"""How much longer a text may become by it, and a chunk in all: the share of work that is done for nothing."""
-
-ROWS = 8
-"""The rows of a chunk's last layer, one for each text, come in multiples of this."""
 
 
 def rounded(length: int, share: float) -> int:

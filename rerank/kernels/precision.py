@@ -14,6 +14,9 @@ Precision = Literal["auto", "bf16", "fp16", "fp32"]
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
+INEXACT = "rerank_inexact"
+"""Of a layer whose weight bf16 does not hold."""
+
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
     """What ``auto`` means on this device, and why.
@@ -68,10 +71,6 @@ def exact_float32() -> Iterator[None]:
 def on_cpu() -> bool:
     """Whether there is no accelerator; Accelerate has to be told, or it does not see the processes of a CPU run."""
     return not torch.accelerator.is_available()
-
-
-INEXACT = "rerank_inexact"
-"""Of a layer whose weight bf16 does not hold."""
 
 
 def hold_frozen(network: nn.Module, precision: Precision) -> None:

@@ -17,6 +17,9 @@ from rerank.kernels.implementations import implementations_of
 APART = 0.02
 """How far the operation may be from PyTorch's products, both rounded to bf16, as a share of the largest number."""
 
+LAID: ContextVar[dict[tuple[Any, bool], tuple[Tensor, Tensor]] | None] = ContextVar("laid", default=None)
+"""Weights and biases that lie end to end, by attention and whether there is a graph."""
+
 
 class Linear(nn.Linear):
     """``nn.Linear``, which within :func:`scoring_products` adds its bias where the product is computed."""
@@ -71,10 +74,6 @@ def scoring_products(modules: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for module in chosen:
             module.in_bf16 = None
-
-
-LAID: ContextVar[dict[tuple[Any, bool], tuple[Tensor, Tensor]] | None] = ContextVar("laid", default=None)
-"""Weights and biases that lie end to end, by attention and whether there is a graph."""
 
 
 @contextmanager

@@ -6,7 +6,6 @@ differ, or ours fail, there is one warning, and the network stays what it was.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,8 +19,7 @@ from rerank.kernels.implementations import Implementation, Implementations, use_
 from rerank.kernels.interface import use_attention
 from rerank.kernels.precision import Precision, autocast
 from rerank.kernels.products import use_products
-
-log = logging.getLogger("rerank")
+from rerank.progress import log
 
 Score = Callable[[Mapping[str, Any]], Tensor]
 """The scores of a collated batch."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -16,11 +15,10 @@ from rerank.ladder.plan import BATCH, OWN, SHARES, STEPS, Plan, passes, training
 from rerank.ladder.split import Split
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
+from rerank.progress import log
 from rerank.scoring.shared import scores_by
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.training.fit import fit
-
-log = logging.getLogger("rerank")
 
 PROBE = 8
 """Steps whose pace says what fits into the hours, and lists that are scored for it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,28 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from rerank.errors import UserError
 from rerank.evaluation.beside import beside
 from rerank.evaluation.weights import GRID, search_weights
 from rerank.ladder.budget import LEAST, Budget
-from rerank.ladder.choose import kept
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import BATCH, OWN, SEEDS, SHARES, Plan, planned, training, whole
-from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder, write_values
-from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Blend, Split
+from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder
+from rerank.ladder.split import AVERAGES, DOCUMENTS, TRAININGS, Blend, Split, kept
 from rerank.lists.columns import as_name
 from rerank.lists.view import Lists
 from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
-from rerank.progress import heard, log_file
+from rerank.progress import heard, log, log_file
 from rerank.scoring.outputs import add_cosines, cosine_name
 from rerank.storage.arrow import Array
+from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held
 from rerank.training.fit import fit
-
-log = logging.getLogger("rerank")
 
 PLAN = "plan.json"
 """Whose ladder a folder holds; the first file that is written."""
@@ -350,7 +348,8 @@ class Climb:
             on, held = "validation", self.validation.held
             values = {step["name"]: step["values"][held] for step in steps}
             queries = self.validation.lists.select(held).query_ids
-        write_values(self.folder, queries, values)
+        with atomic_write(self.folder / "queries.csv") as file:
+            DataFrame(values, index=queries).to_csv(file, index_label="query_id", float_format="%.6g")
         rungs = []
         for step in steps:
             first, below = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -23,10 +22,9 @@ from rerank.lists.view import Lists, concat
 from rerank.models.base import Model
 from rerank.models.load import MODELS
 from rerank.models.weights import find_model, initial_hashes
+from rerank.progress import log
 from rerank.storage.identity import id_of
 from rerank.training.config import Optimization, TrainConfig
-
-log = logging.getLogger("rerank")
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 NETWORKS, TREES = ("MLP", "SelfAttention"), ("LightGBM", "XGBoost")
@@ -55,6 +53,7 @@ EVIDENCE = 500
 
 STEPS = 300
 """Steps that a text model is trained for at least, in at most `PASSES` passes over the training lists."""
+
 PASSES = 10
 
 
@@ -276,11 +275,5 @@ def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) ->
     network: Model = make(columns=columns, **settings)
     rates = Optimization(1e-3, 1e-3, schedule="constant", warmup=0.0)
     return TrainConfig(
-        **common,
-        model=network,
-        loss=LambdaLoss(),
-        optimization=rates,
-        epochs=50,
-        patience=10,
-        batch_size=16,
+        **common, model=network, loss=LambdaLoss(), optimization=rates, epochs=50, patience=10, batch_size=16
     )

@@ -18,7 +18,6 @@ from rerank.models.contract import FUSION, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.report.charts import Bar, Bars
 from rerank.report.page import Report, write_report
-from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
 
@@ -164,12 +163,6 @@ class Ladder:
         facts += [f"{r.name}: {r.what}, {r.seconds:.0f} s{f'; {r.note}' if r.note else ''}" for r in self.rungs]
         facts += [f"{name}: left out, {why}" for name, why in self.left_out.items()]
         return [*facts, *self.notes]
-
-
-def write_values(folder: Path, queries: Sequence[str], values: Mapping[str, Array]) -> None:
-    """Write a row per query with what each rung is worth on it."""
-    with atomic_write(folder / "queries.csv") as file:
-        DataFrame(values, index=queries).to_csv(file, index_label="query_id", float_format="%.6g")
 
 
 def write_ladder(ladder: Ladder) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,15 @@ from rerank.errors import UserError
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.progress import tqdm
+from rerank.progress import log, tqdm
 from rerank.retrieval.pairs import PairFile
 from rerank.storage.arrow import Array
 from rerank.storage.hashes import sha256_of
 from rerank.storage.locks import tidied
 
-log = logging.getLogger("rerank")
-
 LABELS = ("run", "model")
 """What a column remembers for people only: the names of what it was made from."""
+
 LEAST = 0.1
 """Share of the queries of which a file has to say something; with less, it is of another collection."""
 

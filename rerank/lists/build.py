@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection as Collected
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -21,23 +20,25 @@ from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
-from rerank.progress import tqdm
+from rerank.progress import log, tqdm
 from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
 from rerank.storage.arrow import Array, batched, write_arrow
 
-log = logging.getLogger("rerank")
-
 BATCH = 4096
 """Documents written at a time."""
+
 LOOKUPS = 1 << 20
 """Documents looked up by their ids at the most, as memory holds these ids."""
+
 LACKING = -1
 """In the place of the row of a candidate that the collection has not given."""
+
 ORDER = "bm25"
 """The column that the scores of a single run become, by which lists are ordered."""
+
 COUNTS = (
     *("queries", "documents", "added_relevant", "empty_documents"),
     *("pairs", "queries_without_candidates", "negative_grades"),

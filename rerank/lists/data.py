@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists, concat
+from rerank.progress import log
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import say_once
-
-log = logging.getLogger("rerank")
 
 
 @dataclass(frozen=True)

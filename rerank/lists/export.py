@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +11,10 @@ import pyarrow as pa
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.progress import tqdm
+from rerank.progress import log, tqdm
 from rerank.retrieval.runs import write_run
 from rerank.storage.files import atomic_file, atomic_folder
 from rerank.storage.locks import held
-
-log = logging.getLogger("rerank")
 
 ROWS = 16_384
 """Candidates in memory at a time, with their texts; more where one list has more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -25,26 +24,32 @@ from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import CANDIDATES, ENDS, VERSION, candidates_hash
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
+from rerank.progress import log
 from rerank.storage.arrow import Array, flat_batch, starts_of
 from rerank.storage.files import open_parquet, plain_name
 
 if TYPE_CHECKING:
     import pandas as pd
 
-log = logging.getLogger("rerank")
 
 FIELDS = some_names("query_id", "doc_id", "query", "text", "grade", "rank")
 """What a frame has beside columns of numbers."""
+
 TEXT_OF = {"query_id": "query", "doc_id": "text"}
 """The texts that ids are made from."""
+
 IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unnamed: 0"}
 """Columns that are no scores or features, whatever they hold: ids, and the index that pandas makes a column."""
+
 FEW = 5
 """Neighbours in lists that have to look like ranks before one can tell."""
+
 MISSING = {"", "na", "n/a", "#n/a", "nan", "<na>", "null", "none"}
 """How files write, in small letters, that there is no number."""
+
 EXACT = 1 << 24
 """Up to here float32 holds every whole number."""
+
 RIGHT = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 

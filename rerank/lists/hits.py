@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,15 +20,16 @@ from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
+from rerank.progress import log
 from rerank.retrieval.runs import Scored, write_run
 from rerank.storage.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
 
-log = logging.getLogger("rerank")
-
 HITS = 4096
 """Hits written at a time; more where a list has more."""
+
 PAIRS = 1 << 17
 """Pairs taken over into the store at a time."""
+
 CANDIDATES = pa.schema([("document", pa.int32()), ("grade", pa.int16())])
 SCORES = pa.schema([("values", pa.float32())])
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from rerank.collections import Qrels, Query
 from rerank.errors import UserError
-
-log = logging.getLogger("rerank")
+from rerank.progress import log
 
 SHARE = 10
 """One in so many judged ids has to be known."""

@@ -10,6 +10,7 @@ from rerank.storage.arrow import Array, blocks, list_numbers, ranges
 
 LARGEST = 1e30
 """Where z ends: what would be infinite in float32 stays a number."""
+
 AT_ONCE = 1 << 20
 """Candidates whose z is computed together."""
 

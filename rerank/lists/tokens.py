@@ -28,16 +28,20 @@ if TYPE_CHECKING:
 BATCH = 1024
 CHARACTERS = 16
 """Characters of a long text that are read for each token that is kept; words are shorter almost always."""
+
 APART = re.compile(r"(?<=[0-9A-Za-z]) (?=[0-9A-Za-z])")
 LOCAL = {"BertNormalizer", "Lowercase", "Nmt", "Precompiled", "Prepend", "Strip", "StripAccents"}
 LOCAL |= {"NFC", "NFD", "NFKC", "NFKD"}
 """Normalizers that change a character by its neighbours alone, and none across a space between ASCII letters."""
+
 WITHIN_WORDS = {"Digits", "Punctuation"}
 """Pre-tokenizers that split, and change nothing."""
+
 _ENGLISH, _LETTERS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 SPLITTING = {f"{_ENGLISH}|{_LETTERS}|{digits}|{_REST}" for digits in (r"\p{N}", r"\p{N}{1,3}")}
 """How Qwen's and Llama's tokenizers split: no piece has a letter or digit before a space."""
+
 REPORT = "tokens.json"
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 

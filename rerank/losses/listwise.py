@@ -14,6 +14,12 @@ from rerank.relaxations.backward import WithGradient
 from rerank.relaxations.order import first, order_of
 from rerank.settings.ranges import Positive, Several
 
+SPREAD = 500.0
+"""How far apart the scores of a list may be for their exponentials to be sums of float64 numbers."""
+
+LEAST = 1e-30
+"""Scores of a list that are all closer together count as tied: the gradient is in units of 1 over their distance."""
+
 
 class ListNet(Loss):
     r"""Cross-entropy between the softmax of the labels and the softmax of the scores.
@@ -100,10 +106,6 @@ class SoftmaxCE(Loss):
         return (target * softplus(others - found)).sum(dim=1)
 
 
-SPREAD = 500.0
-"""How far apart the scores of a list may be for their exponentials to be sums of float64 numbers."""
-
-
 class ListMLE(Loss):
     r"""Minus the Plackett-Luce log-likelihood of the order by descending label.
 
@@ -156,10 +158,6 @@ def _by_sums(own: Tensor, pads: Tensor | None) -> tuple[Tensor, Tensor]:
     if pads is not None:
         slopes, losses = slopes.masked_fill_(pads, 0.0), losses.masked_fill_(pads, 0.0)
     return losses.sum(dim=1), slopes
-
-
-LEAST = 1e-30
-"""Scores of a list that are all closer together count as tied: the gradient is in units of 1 over their distance."""
 
 
 class ListAP(Loss):

@@ -14,6 +14,9 @@ from rerank.settings.described import Described
 from rerank.settings.ranges import NotNegative, Positive, Share, check_arguments
 from rerank.storage.arrow import Array
 
+GRADES = "grades"
+"""The target that is no column: the judged grades."""
+
 
 class Scaling(Described, ABC):
     """Turns the values of one list into targets; NaN (no value) stays NaN.
@@ -148,10 +151,6 @@ class Ramp(Schedule):
         if share <= self.since:
             return self.start
         return self.start + (self.end - self.start) * (share - self.since) / (self.until - self.since)
-
-
-GRADES = "grades"
-"""The target that is no column: the judged grades."""
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from rerank.errors import UserError, nearest
 from rerank.measures.base import Measure
 from rerank.measures.binary import AP, RR, P, R, Success
 from rerank.measures.graded import nDCG, nERR
-from rerank.settings.described import class_path
-from rerank.settings.named import find_class
+from rerank.settings.described import class_path, find_class
 
 if TYPE_CHECKING:
     import ir_measures

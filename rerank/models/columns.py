@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rerank.errors import UserError, one_line
+from rerank.progress import log
 from rerank.storage.arrow import Array
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
-
-
-log = logging.getLogger("rerank")
 
 
 def check_added(lists: Lists, names: Sequence[str]) -> None:

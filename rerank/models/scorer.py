@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -22,15 +21,13 @@ from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
 from rerank.kernels.products import scoring_products, weights_stay
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
-from rerank.progress import tqdm
+from rerank.progress import log, tqdm
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array, list_numbers, starts_of
 
 if TYPE_CHECKING:
     from rerank.lists.view import Lists
 
-
-log = logging.getLogger("rerank")
 
 ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""

@@ -23,6 +23,8 @@ FLOOR = 1e-3
 STEEPNESS = 3.0
 """Steepness of sigmoids over scores, times the spread of a list's scores while that is below 1."""
 
+GainOf = Literal["documents", "ranks"]
+
 
 def steepness(spread: Tensor) -> Tensor:
     """``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
@@ -40,9 +42,6 @@ def spread(scores: Tensor, mask: Tensor) -> Tensor:
     centred = found - found.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
     variance = centred.masked_fill(~mask, 0.0).square().sum(dim=1, keepdim=True) / count
     return variance.sqrt().clamp(min=FLOOR)
-
-
-GainOf = Literal["documents", "ranks"]
 
 
 @dataclass

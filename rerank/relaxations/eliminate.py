@@ -7,7 +7,6 @@ each of its programs, with S and C in registers.
 
 from __future__ import annotations
 
-import logging
 from functools import cache
 from typing import Any
 
@@ -15,8 +14,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import one_line
-
-log = logging.getLogger("rerank")
+from rerank.progress import log
 
 
 def in_one_kernel(shifted: Tensor) -> bool:

@@ -15,6 +15,12 @@ from rerank.relaxations.base import Batch, SoftRanks, Spread
 from rerank.relaxations.order import blocks, first, order_of
 from rerank.settings.ranges import Positive
 
+STRENGTH = 4.0
+"""N - 1 times the strength over the spread of a list's scores, while that is below 1."""
+
+BETA = 10.0
+"""Default steepness over ranks."""
+
 
 def antitonic_l2(target: Tensor, real: Tensor) -> Tensor:
     """The decreasing v that minimises ``sum_i (v_i - target_i)^2``: ``[B, N]`` float64, 0 where not ``real``.
@@ -107,14 +113,6 @@ def block_ids(solution: Tensor) -> Tensor:
     scale = 1 + solution.abs().amax(dim=1, keepdim=True)
     steps = solution[:, :-1] - solution[:, 1:] > 1e-11 * scale
     return torch.nn.functional.pad(steps.cumsum(dim=1), (1, 0))
-
-
-STRENGTH = 4.0
-"""N - 1 times the strength over the spread of a list's scores, while that is below 1."""
-
-
-BETA = 10.0
-"""Default steepness over ranks."""
 
 
 class FastSoftSort(SoftRanks):

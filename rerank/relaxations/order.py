@@ -20,6 +20,15 @@ _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed 64-bit integer
 _MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX2 = -7723592293110705685  # 0x94D049BB133111EB
 
+FEW = 16
+"""Documents of which it costs more to leave some out than to compute them all."""
+
+INDEX = 9
+"""Bits beside a float's 32 and a draw's 23, for the index of a document."""
+
+LAST = 0x7FFFFFFF << 32
+"""Behind every number of a real document."""
+
 
 def _shift(x: Numbers, bits: int) -> Numbers:
     """Logical right shift: torch's is arithmetic and would smear the sign bit."""
@@ -67,16 +76,6 @@ def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
 def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
     """Standard Gumbel numbers, one per document: ``-log(-log(u))`` of :func:`uniform`."""
     return -(-uniform(seeds, mask, draw).log()).log()
-
-
-FEW = 16
-"""Documents of which it costs more to leave some out than to compute them all."""
-
-INDEX = 9
-"""Bits beside a float's 32 and a draw's 23, for the index of a document."""
-
-LAST = 0x7FFFFFFF << 32
-"""Behind every number of a real document."""
 
 
 def order_of(

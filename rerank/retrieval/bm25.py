@@ -38,6 +38,15 @@ ANALYZERS = dict(
 )
 """Analysers by the code of their language (ISO 639). Chinese and Korean are cut into pairs of characters."""
 
+PAIRS = 1 << 17
+"""Pairs of a query and a document that are held at a time, about 20 MB of memory."""
+
+DOCUMENTS = pa.schema([("document", pa.large_string())])
+SCORES = pa.schema([("score", pa.float32())])
+BATCH = 1000
+# Java's trim() takes these away, and Anserini refuses a document without anything else.
+BLANK = "".join(map(chr, range(0x21)))
+
 
 def analyzer_name(language: str) -> str:
     """The name of a language's analyser, by which an index says how its texts were analysed.
@@ -63,15 +72,6 @@ def analyzer(language: str) -> Any:
             "set JAVA_HOME to a whole JDK, version 21 or later"
         )
     return known.getLanguageSpecificAnalyzer(language)
-
-
-PAIRS = 1 << 17
-"""Pairs of a query and a document that are held at a time, about 20 MB of memory."""
-DOCUMENTS = pa.schema([("document", pa.large_string())])
-SCORES = pa.schema([("score", pa.float32())])
-BATCH = 1000
-# Java's trim() takes these away, and Anserini refuses a document without anything else.
-BLANK = "".join(map(chr, range(0x21)))
 
 
 def build_index(

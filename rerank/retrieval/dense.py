@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -18,8 +17,6 @@ from rerank.storage.arrow import Array, batched, numbers, read_arrow, write_arro
 from rerank.storage.files import atomic_file, cache_folder, digest
 from rerank.storage.hashes import UNSEALED, check_seal, read_sealed, seal, write_sealed
 from rerank.storage.locks import held
-
-log = logging.getLogger("rerank")
 
 DENSE = "dense"
 """The column of its scores."""

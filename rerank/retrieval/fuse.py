@@ -14,6 +14,7 @@ from rerank.storage.arrow import Array
 
 K = 60
 """RRF's constant, as Cormack, Clarke and Büttcher (SIGIR 2009) chose it."""
+
 RRF = "rrf"
 """The name of the column of fused reciprocal ranks."""
 

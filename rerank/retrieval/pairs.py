@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -18,23 +17,26 @@ from rerank.collections.base import checked_ids
 from rerank.collections.hit_files import read_lists
 from rerank.collections.records import NAMES, found_columns, read_csv, read_json_objects, some_names
 from rerank.errors import UserError, nearest
+from rerank.progress import log
 from rerank.retrieval.trec import regular_blocks
 from rerank.storage.arrow import FLOAT32, Array, batched
 from rerank.storage.files import open_parquet, plain_name, read_lines
 
-log = logging.getLogger("rerank")
-
 ROWS = 1 << 16
 """Rows that are held as objects at a time."""
+
 FIELDS = some_names("query_id", "doc_id", "score")
 NOT_NUMBERS = {*NAMES["query"], *NAMES["text"], "title", "grade", "rank"} | {
     *("iteration", "q0", "tag", "run", "system", "name")
 }
 """What fields of a file are called that are not meant, where none is called ``score``."""
+
 COLUMNS = {6: "six: query id, Q0, document id, rank, score, tag", 3: "three: query id, document id, rank"}
 """The columns of TREC's and of MS MARCO's runs."""
+
 NO_ID = r"^$|[\s\v\x1c-\x1f\x85\pZ]"
 """What is empty or holds white space, as Python knows it."""
+
 RIGHT = '{"query_id": "7", "doc_id": "d1", "score": 9.5}'
 
 Row: TypeAlias = tuple[str, object, object, object, Sequence[object]]

@@ -16,6 +16,7 @@ from rerank.storage.files import read_blocks
 
 ODD = re.compile(r"[^\S \t\n\r]")
 """What Python takes for white space between words, and Arrow does not."""
+
 TYPES = {"query": pa.dictionary(pa.int32(), pa.string()), "document": pa.large_string(), "rank": pa.int64()}
 LAYOUTS = {6: ("query", "q0", "document", "rank", "score", "tag"), 3: ("query", "document", "rank")}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from rerank.models.contract import AFTERWARDS, FILES, MIX, read_contract
 from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines
 from rerank.models.weights import find_model, initial_hashes
+from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.parts import Parts, kept_in
@@ -27,8 +27,6 @@ from rerank.scoring.together import group, together
 from rerank.storage.arrow import Array
 from rerank.storage.identity import id_of
 from rerank.storage.locks import held, tidied
-
-log = logging.getLogger("rerank")
 
 
 def add_model(
@@ -100,9 +98,6 @@ def model_hash(model: str | Path, mix: bool = True) -> str:
     return id_of({"contract": known, "files": files})
 
 
-log = logging.getLogger("rerank")
-
-
 def cosine_name(model: str | Path) -> str:
     """The name of the column of a model's cosines, unless one is given.
 
@@ -135,9 +130,6 @@ def add_cosines(
     covered = Coverage.of(store, store.entry(name).values)
     log.info("%s: column %s: %s", store, name, covered)
     return covered
-
-
-log = logging.getLogger("rerank")
 
 
 def write_reranked(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.mixed import unmixed
 from rerank.models.scorer import Scorer
+from rerank.progress import log
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array, blocks, numbers, read_arrow, write_arrow
 from rerank.storage.files import atomic_file, digest
@@ -25,13 +25,13 @@ from rerank.storage.hashes import UNSEALED, check_seal, seal
 from rerank.storage.identity import canonical
 from rerank.storage.locks import held
 
-log = logging.getLogger("rerank")
-
 PAIRS, MOST = 8_192, 1 << 19
 """Candidates in a part, about, and on a GPU at the most; a list is never cut."""
+
 WORK = 7.5e12
 """Candidates times weights of a part on a GPU: ten seconds at 300 TFLOP/s, with 200 tokens a candidate. The GPU waits
 while a part is written and the next one begun."""
+
 SCHEMA = pa.schema([("score", pa.float32())], metadata=UNSEALED)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 from collections.abc import Iterator
@@ -15,9 +14,8 @@ import torch.distributed as dist
 from rerank import stops
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
+from rerank.progress import log
 from rerank.stops import Stopped
-
-log = logging.getLogger("rerank")
 
 PATIENCE = timedelta(days=7)
 """How long a process waits for the others, whose shares of millions of lists may take hours longer."""

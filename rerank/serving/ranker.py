@@ -1,9 +1,13 @@
-"""A ranker as a service has it: its name, what it reads of a document, and what its scores mean."""
+"""A ranker as a service has it: what it is asked, what it reads of a document, its scores, and what is answered."""
 
 from __future__ import annotations
 
+import json
 import re
+import reprlib
+import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,7 @@ from rerank.models.scorer import Scorer
 from rerank.models.text.from_texts import TextScorer
 from rerank.scoring.outputs import run_name
 from rerank.scoring.shared import placed
-from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
-from rerank.storage.arrow import Array
+from rerank.storage.arrow import FLOAT32, Array
 
 NAME = re.compile(r"[\w.:/+-]{1,100}")
 
@@ -121,3 +124,133 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
     if not folders:
         raise UserError("rankers: is empty; name a ranker's folder")
     return folders
+
+
+@dataclass(frozen=True)
+class Question:
+    """A query and its documents, as far as a model reads them.
+
+    Attributes:
+        columns: numbers of each column that is mixed in or started from, ``[n]``; NaN where there is none.
+        features: ``[n, F]`` for a model of feature vectors, in the order in which it reads them.
+    """
+
+    query: str
+    texts: Sequence[str]
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    features: Array | None = None
+
+
+def scores_of(
+    model: Any, questions: Sequence[Question], budget: int | None = None, precision: Precision = "auto"
+) -> list[Array]:
+    """Scores of the documents of each question, ``[n]`` float32: those of :meth:`predict` and ``rank``."""
+    inner = unmixed(model)
+    lengths = [len(question.texts) for question in questions]
+    scores = np.zeros(sum(lengths), dtype=np.float32)
+    if isinstance(inner, TextScorer):
+        pairs = [(question.query, text) for question in questions for text in question.texts]
+        scores = inner.text_scores(pairs, budget, precision)
+    elif inner is not None and len(scores):
+        features = np.concatenate([question.features for question in questions if question.features is not None])
+        options = {"budget": budget, "groups": lengths if len(lengths) > 1 else None}
+        scores = inner.predict(features, **{name: value for name, value in options.items() if value is not None})
+    found = np.split(scores, np.cumsum(lengths)[:-1])
+    if isinstance(inner, TextScorer) and inner.start.columns:
+        found = [inner.add_start(own, asked.columns) for own, asked in zip(found, questions, strict=True)]
+    if isinstance(model, Mixed):
+        given = [
+            model.with_cosines(one.query, one.texts, one.columns) if one.features is None else one.columns
+            for one in questions
+        ]
+        found = [model.mixed_given(columns, own) for own, columns in zip(found, given, strict=True)]
+    for own in found:
+        if not np.isfinite(own).all():
+            raise UserError(f"document {np.isfinite(own).argmin()}: its score is {own[~np.isfinite(own)][0]}")
+    return found
+
+
+def checked_text(value: Any, where: str, hint: str = "") -> str:
+    """A text that can be encoded."""
+    if not isinstance(value, str):
+        raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}{hint}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{where}: has half of a character at {error.start}, {value[error.start]!r}") from error
+    return value
+
+
+def checked_numbers(values: Any, where: str) -> Array:
+    """``[n]`` float32, NaN where there is null."""
+    if not isinstance(values, list):
+        raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
+    for i, value in enumerate(values):
+        number = type(value) in (int, float) and (value != value or abs(value) <= FLOAT32)
+        if not (number or value is None):
+            raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
+    return np.array(values, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        with_documents: whether their texts (objects, where they came as such) are returned, too.
+        tei: whether the body is that of text-embeddings-inference, and so the answer.
+    """
+
+    model: str | None
+    query: str
+    documents: list[Any]
+    top_n: int | None
+    with_documents: bool
+    raw: bool
+    tei: bool
+
+
+def read_body(body: bytes) -> Asked:
+    """What a body asks for. Keys that are not known are passed over, as other services do."""
+    try:
+        content = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON ({str(error)[:200]}); expected an object with query and documents") from error
+    if not isinstance(content, dict):
+        raise UserError("not a JSON object; expected one with query and documents")
+    tei = "texts" in content and "documents" not in content
+    key = "texts" if tei else "documents"
+    documents, top, model = content.get(key), content.get("top_n"), content.get("model")
+    if not isinstance(documents, list) or not documents:
+        raise UserError(f"{key}: expected a list of at least one text or object, not {reprlib.repr(documents)}")
+    if top is not None and (type(top) is not int or top < 1):
+        raise UserError(f"top_n: expected a whole number from 1, not {reprlib.repr(top)}")
+    if model is not None and not isinstance(model, str):
+        raise UserError(f"model: expected a name, not {reprlib.repr(model)}")
+    if content.get("rank_fields") not in (None, [], ["text"]):
+        raise UserError("rank_fields: only text is read; join the fields to one text")
+    switches = ("return_text" if tei else "return_documents", "raw_scores")
+    for name in switches:
+        if content.get(name) is not None and not isinstance(content[name], bool):
+            raise UserError(f"{name}: expected true or false, not {reprlib.repr(content[name])}")
+    returned, raw = (bool(content.get(name)) for name in switches)
+    return Asked(model, checked_text(content.get("query"), "query"), documents, top, returned, raw, tei)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def answer(asked: Asked, model: str, texts: Sequence[str], scores: Array, shown: Array) -> Any:
+    """The answer, best first; equal scores keep the order of the documents."""
+    order = np.argsort(-scores, kind="stable")[: asked.top_n].tolist()
+    if asked.tei:
+        return [
+            {"index": i, "score": float(shown[i])} | ({"text": texts[i]} if asked.with_documents else {}) for i in order
+        ]
+    results = [{"index": i, "relevance_score": float(shown[i])} for i in order]
+    if asked.with_documents:
+        for result in results:
+            document = asked.documents[result["index"]]
+            result["document"] = document if isinstance(document, dict) else {"text": document}
+    return {"id": uuid.uuid4().hex, "object": "list", "model": model, "results": results}

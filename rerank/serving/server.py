@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 from typing import Literal
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.serving.limits import Limits
 from rerank.settings.ranges import Count, Port, check_arguments
 from rerank.stops import Stopped, name_of
-
-log = logging.getLogger("rerank")
 
 KEY = "RERANK_API_KEY"
 """The environment variable that has the key."""
@@ -42,8 +40,7 @@ def serve(
         Stopped: a signal came, and all is answered.
     """
     try:
-        from rerank.serving.app import application
-        from rerank.serving.connections import server_of
+        from rerank.serving.app import application, server_of
     except ModuleNotFoundError as error:
         raise UserError(f"serve: {error.name} is not installed; pip install 'rerank-direct[serve]'") from error
     from rerank.scoring.shared import check_scoring

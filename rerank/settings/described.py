@@ -1,14 +1,18 @@
-"""Objects that say what they were made with: for configurations, identities, and people."""
+"""Classes by their import paths, and objects that say what they were made with."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import inspect
+import os
+import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from rerank.errors import NotFoundError, UserError, one_line
 from rerank.settings.ranges import check_arguments
 
 
@@ -96,3 +100,34 @@ def described(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.as_posix() if isinstance(value, Path) else str(value)
+
+
+def find_class(path: str, base: type, where: str) -> type[Any]:
+    """The class that an import path names, imported and looked at, but not called.
+
+    Importing runs the module, which is therefore code that a user trusts. Nothing in it is called unless it is what is
+    wanted: a class of the right kind, never a function or an object that happens to take the same arguments.
+
+    >>> find_class("collections.OrderedDict", dict, "key")
+    <class 'collections.OrderedDict'>
+    """
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: there is no module in the path
+        raise UserError(f"{where}: {path!r} cannot be imported ({one_line(error)})") from error
+    if not isinstance(found, type):
+        raise UserError(f"{where}: {path} is {type(found).__name__}, no class, and only classes are called")
+    if not issubclass(found, base):
+        raise UserError(f"{where}: {path} is no {base.__module__}.{base.__qualname__}")
+    return found
+
+
+def find_own_classes() -> None:
+    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    try:
+        here = os.getcwd()
+    except FileNotFoundError as error:
+        raise NotFoundError("the working directory was removed; change to one that is there") from error
+    if here not in sys.path:
+        sys.path.append(here)

@@ -17,8 +17,11 @@ Array = np.ndarray[Any, Any]
 
 FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")
 """The largest number that rounds to a finite float32, which is the largest of these."""
+
 SIGNS = 1 << 29
 """Characters of text in a batch: at 4 bytes each, as many as Arrow's 32-bit offsets reach."""
+
+T = TypeVar("T")
 
 
 class ArrowWriter:
@@ -225,9 +228,6 @@ def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
         ranges.append((first, last := min(max(last, first + 1), lists)))
         first = last
     return ranges
-
-
-T = TypeVar("T")
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
+
 LONGEST_LINE = 1 << 28
 """Bytes of a line that are read: what is longer has no line ends, or is 14 MB of zeros that unpack to 14 GB."""
 

@@ -17,12 +17,16 @@ from rerank.storage.files import atomic_write, cache_folder, digest
 
 KEY = "sha256"
 """Where sealed files keep their hash: the last key of a JSON object, or a key in the metadata of an Arrow schema."""
+
 ZEROS = "0" * 64
 """Stands for the hash while the hash is computed."""
+
 UNSEALED = {KEY: ZEROS}
 """Metadata of the schema of an Arrow stream that is to be sealed."""
+
 SETTLED = 2.0
 """A file this many seconds old cannot change again without a new time stamp."""
+
 LARGE = 16 << 20
 """Hashes of files this large or larger are remembered on disk, too."""
 

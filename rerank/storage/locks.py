@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import logging
 import os
 import re
 import shutil
@@ -21,9 +20,8 @@ from typing import IO
 from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.storage.files import atomic_write, cannot_be_written, is_stream, make_parent, old_beside, warn_once
-
-log = logging.getLogger("rerank")
 
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """What file systems answer that have no locks, such as some network disks."""

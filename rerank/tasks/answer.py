@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import reprlib
 from collections.abc import Iterable, Mapping
 from typing import IO, Any, Literal
@@ -12,22 +11,19 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.models.base import Model
-from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.serving.questions import Question, checked_numbers, checked_text, scores_of
+from rerank.progress import log
+from rerank.serving.ranker import Question, checked_numbers, checked_text, scores_of
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
-from rerank.tasks.arguments import ModelLike
-
-log = logging.getLogger("rerank")
 
 TEXTS, FEATURES = '{"query": "...", "documents": ["...", "..."]}', '{"features": [[0.5, 1], [0, 2]]}'
 """Lines as they may be."""
 
 
 def answer_lines(
-    model: ModelLike,
+    model: Model,
     lines: Iterable[str | bytes],
     out: IO[str],
     token_budget: int | None = None,
@@ -48,14 +44,13 @@ def answer_lines(
     from rerank.scoring.shared import check_scoring
 
     check_value("token_budget", token_budget, Count | None)
-    loaded = model if isinstance(model, Model) else load_model(model)
-    check_scoring(loaded, precision, token_budget)
+    check_scoring(model, precision, token_budget)
     failed = 0
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            answer = _answer(loaded, line, token_budget, precision)
+            answer = _answer(model, line, token_budget, precision)
         except Exception as error:
             if not isinstance(error, UserError):  # a fault of ours, or no memory: no reason to leave others waiting
                 log.exception("line %d", number)

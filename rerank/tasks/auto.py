@@ -28,7 +28,7 @@ def auto(
 
     The rungs are the first stage; other evidence; both fused; a text model as published, trained on documents alone,
     fine-tuned, averaged; and its mix with the fused first stage. A rung stays if the validation queries tell, at one in
-    two hundred, that it is better than the highest below it that stays, see :mod:`rerank.ladder.choose`. The test lists
+    two hundred, that it is better than the highest below it that stays, see :mod:`rerank.ladder.split`. The test lists
     are looked at once, at the end. The same call resumes where another was killed, and a finished ladder is only read.
 
     Args:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.tasks.arguments import ListsLike
 
 if TYPE_CHECKING:
     from rerank.models.base import Model
 
-log = logging.getLogger("rerank")
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the second of two models that are tried."""
@@ -76,31 +75,13 @@ def average(
 
 def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]:
     """The weights whose average is best on some lists; of equal ones those that were tried first."""
-    if len(models) < 2:
-        raise UserError("models: expected two or more")
-    value = measured_on(models, lists, measure)
-    if len(models) == 2:
-        return max(([1 - share, share] for share in SHARES), key=value)
-
-    def mean_of(some: Sequence[int]) -> list[float]:
-        return [float(j in some) / len(some) for j in range(len(models))]
-
-    alone = [value(mean_of([i])) for i in range(len(models))]
-    best, *others = sorted(range(len(models)), key=lambda i: -alone[i])
-    taken, best_value = [best], alone[best]
-    for i in others:
-        if (found := value(mean_of([*taken, i]))) > best_value:
-            taken, best_value = [*taken, i], found
-    return mean_of(taken)
-
-
-def measured_on(models: Sequence[str], lists: ListsLike, measure: str) -> Callable[[list[float]], float]:
-    """What averages are worth on some lists, by their weights, and a line of the log for each."""
     from rerank.evaluation.measures import Evaluator
     from rerank.lists.view import Lists
     from rerank.models.average import average_models
     from rerank.models.load import load_model
 
+    if len(models) < 2:
+        raise UserError("models: expected two or more")
     opened = lists if isinstance(lists, Lists) else Lists.open(lists)
     if opened.qrels is None:
         raise UserError(f"lists: {opened.store} has no judgments to choose weights by")
@@ -115,4 +96,16 @@ def measured_on(models: Sequence[str], lists: ListsLike, measure: str) -> Callab
         log.info("weights %s: %s %.4f", " ".join(f"{weight:.3g}" for weight in weights), measure, found)
         return float(found)
 
-    return value
+    if len(models) == 2:
+        return max(([1 - share, share] for share in SHARES), key=value)
+
+    def mean_of(some: Sequence[int]) -> list[float]:
+        return [float(j in some) / len(some) for j in range(len(models))]
+
+    alone = [value(mean_of([i])) for i in range(len(models))]
+    best, *others = sorted(range(len(models)), key=lambda i: -alone[i])
+    taken, best_value = [best], alone[best]
+    for i in others:
+        if (found := value(mean_of([*taken, i]))) > best_value:
+            taken, best_value = [*taken, i], found
+    return mean_of(taken)

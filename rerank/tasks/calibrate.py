@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import atomic_folder, check_apart
 from rerank.tasks.arguments import ListsLike
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rerank.storage.arrow import Array
     from rerank.tasks.calibrated import Calibrated, Measured
 
-log = logging.getLogger("rerank")
 
 FOLDS = 5
 

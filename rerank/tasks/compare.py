@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, check_arguments
 from rerank.tasks.arguments import ListsLike, ModelLike
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rerank.storage.arrow import Array
     from rerank.tasks.compared import Compared
 
-log = logging.getLogger("rerank")
 
 DEPTHS = (10, 20, 50, 100)
 """Depths where nobody says: those that the lists have."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import atomic_folder
 from rerank.storage.hashes import hash_files
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.storage.arrow import Array
 
-log = logging.getLogger("rerank")
 
 PAIRS = 64
 """Pairs whose scores are compared, half of them the longest."""
@@ -81,13 +80,10 @@ def export_model(
     from rerank.lists.view import Lists
     from rerank.models.contract import MIX, read_contract
     from rerank.models.load import load_model
-    from rerank.models.text.graphs import FILES, with_origins
+    from rerank.models.text.graphs import with_origins
     from rerank.storage.locks import held
 
-    check_arguments(export_model, {"depth": depth})
-    for kind in formats or ():
-        if kind not in FILES:
-            raise UserError(f"formats: there is no {kind!r}{nearest(kind, FILES)}; there are {', '.join(FILES)}")
+    check_arguments(export_model, {"formats": formats, "depth": depth})
     kinds = with_origins(formats or ["onnx"])
     scorer = _checked(load_model(model, mix=False), str(model))
     if mix := read_contract(Path(model)).get(MIX):

@@ -41,13 +41,7 @@ class Batches:
     """
 
     def __init__(
-        self,
-        lists: Lists,
-        usable: Array,
-        sampler: Sampler,
-        batch_size: int,
-        steps_per_epoch: int | None,
-        seed: int,
+        self, lists: Lists, usable: Array, sampler: Sampler, batch_size: int, steps_per_epoch: int | None, seed: int
     ) -> None:
         self.lists, self.usable, self.sampler, self.seed = lists, usable, sampler, seed
         self.left_out = sampler.left_out(lists)

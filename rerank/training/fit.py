@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -25,23 +24,21 @@ from rerank.models.contract import MIX, read_contract
 from rerank.models.mixed import Mixed
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.vectors.boosting import Trees
-from rerank.progress import is_main, log_file
+from rerank.progress import is_main, log, log_file
 from rerank.scoring.shared import scores_by
 from rerank.settings.described import described
 from rerank.storage.locks import held, tidied
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
 from rerank.training.measurement import read_start
-from rerank.training.provenance import add_seconds
-from rerank.training.run_folder import RunFolder
+from rerank.training.run_folder import RunFolder, add_seconds
 from rerank.training.trainer import Trainer
-from rerank.training.trees.grow import TreeTrainer
+from rerank.training.trees import TreeTrainer
 from rerank.training.validate import BESIDE, BESIDES, known_test, measure_test, with_share
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-log = logging.getLogger("rerank")
 
 SPLITS = ("validation", "test")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -13,13 +12,13 @@ import yaml
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import on_cpu
+from rerank.progress import log
 from rerank.scoring.together import check_gpus
 from rerank.training.step import MemoryLimits
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-log = logging.getLogger("rerank")
 
 PATIENCE = timedelta(hours=2)
 """How long a process that trains waits for another, which may be the only one to measure and to write."""

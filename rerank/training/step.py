@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -23,15 +22,13 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
+from rerank.progress import log
 from rerank.scoring.shared import deal
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
 from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate
-from rerank.training.piece import ActiveTerm, PieceLoss
-from rerank.training.targets import Targets
-
-log = logging.getLogger("rerank")
+from rerank.training.targets import ActiveTerm, PieceLoss, Targets
 
 LOSS_SCALE, GROW = 65536.0, 2000
 """In fp16 the loss is multiplied by this at first, and by twice as much after so many steps without an overflow."""
@@ -46,7 +43,7 @@ class Step(NamedTuple):
     Attributes:
         loss: the loss of the batch; 0 where there was nothing to learn from.
         lists: lists from which something could be learned, by their targets; 0 where the step is to be skipped.
-        dead: those of them whose loss had no gradient on any score (:data:`~rerank.training.piece.DEAD`).
+        dead: those of them whose loss had no gradient on any score (:data:`~rerank.training.targets.DEAD`).
     """
 
     loss: float

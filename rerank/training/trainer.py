@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import time
@@ -21,26 +20,23 @@ from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.progress import tqdm
+from rerank.progress import Pace, log, tqdm
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
 from rerank.training.batches import Batches
-from rerank.training.budget import tokens_that_fit
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
 from rerank.training.config import Optimization, TrainConfig
+from rerank.training.gradient import tokens_that_fit
 from rerank.training.launch import agree, check_launcher, flat_settings, launched, warn_if_idle
 from rerank.training.measurement import write_start
-from rerank.training.pace import Pace
 from rerank.training.run_folder import RunFolder
 from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.validate import finish
 from rerank.training.validation import Validation
-
-log = logging.getLogger("rerank")
 
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """Steps with a digit: one may take minutes."""
@@ -127,13 +123,9 @@ class Trainer:
         self.accelerator = launched(self.trackers, self.folder.path)
         self.main = self.accelerator.is_main_process
         self.precision, why = resolve(config.precision, self.accelerator.device, self.model.bf16)
+        train = self.splits.train
         self.batches = Batches(
-            self.splits.train,
-            self.usable,
-            config.sampler,
-            batch_size=config.batch_size,
-            steps_per_epoch=config.steps_per_epoch,
-            seed=config.seed,
+            train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._written = time.monotonic()

@@ -18,8 +18,8 @@ from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.help import EMPTY, option
-from rerank.training.classes import DATA
 from rerank.training.config import Optimization, TrainConfig
+from rerank.training.configuration import DATA
 from tests.forked import python
 
 

@@ -12,7 +12,7 @@ import pytest
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.search import file_name
+from rerank.experiments.cells import file_name
 from rerank.features.letor import letor_lists
 from rerank.lists.folds import fold_of
 from rerank.lists.view import Lists

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.experiments.search import file_name, point_name
+from rerank.experiments.cells import file_name, point_name
 
 VALUES = st.one_of(st.integers(0, 3), st.floats(0, 1), st.text("a/ .@|", max_size=4), st.booleans(), st.none())
 POINTS = st.dictionaries(st.sampled_from(["a.x", "b.x", "lr", "c/d"]), VALUES, max_size=3)

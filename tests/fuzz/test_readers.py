@@ -22,8 +22,7 @@ from rerank.lists.layout import is_lists_folder, read_manifest
 from rerank.models.contract import read_contract
 from rerank.models.weights import find_model
 from rerank.retrieval import read_run
-from rerank.training.provenance import read_provenance
-from rerank.training.run_folder import read_identity
+from rerank.training.run_folder import read_identity, read_provenance
 from tests.fuzz.mutations import mutated_file
 from tests.fuzz.readers import READERS, write_files
 

@@ -24,12 +24,11 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
-from rerank.ladder import budget, choose, plan
-from rerank.ladder.choose import kept
+from rerank.ladder import budget, plan
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import planned, whole
 from rerank.ladder.result import Ladder
-from rerank.ladder.split import Blend, Split
+from rerank.ladder.split import Blend, Split, kept
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
 from rerank.models.contract import write_contract
@@ -411,14 +410,14 @@ def ladders(rng: np.random.Generator, queries: int, gains: list[float]) -> list[
 
 @pytest.mark.parametrize("queries", [25, 100])
 def test_noise_keeps_the_first_stage(queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "FLIPS", 1000)
+    monkeypatch.setattr("rerank.ladder.split.FLIPS", 1000)
     rng = np.random.default_rng(queries)
     climbed = [any(kept(ladders(rng, queries, [0.0] * 8))[1:]) for _ in range(2000)]
     assert np.mean(climbed) <= 0.01
 
 
 def test_rungs_that_gain_are_kept_and_those_above_that_do_not_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choose, "FLIPS", 4000)
+    monkeypatch.setattr("rerank.ladder.split.FLIPS", 4000)
     rng = np.random.default_rng(0)
     stays = [kept(ladders(rng, 200, [0, 0, 0.1, 0.1, 0.1, 0.2, 0.2, 0.2])) for _ in range(100)]
     share = np.mean(stays, axis=0)

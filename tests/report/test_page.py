@@ -17,8 +17,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.evaluation.render import Section, TableCell
 from rerank.lists.view import Lists
-from rerank.report.page import Report, render_page, safe_json
-from rerank.report.queries import ENTRIES, LENGTH, TOP, choose, cut, query_data
+from rerank.report.page import ENTRIES, LENGTH, TOP, Report, choose, cut, query_data, render_page, safe_json
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.evaluation.tables import per_query
 from tests.report.conftest import NAME

@@ -16,8 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from rerank.serving.app import application
-from rerank.serving.connections import server_of
+from rerank.serving.app import application, server_of
 from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
 from tests.forked import Command

@@ -155,6 +155,11 @@ def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, caps
     assert printed(capsys, f"--config={again}") == config
 
 
+def test_a_class_that_moved_is_found_by_its_old_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = write(tmp_path / "old.yaml", NETWORK, output="x", loss={"class_path": "rerank.losses.listnet.ListNet"})
+    assert printed(capsys, f"--config={old}")["loss"]["class_path"] == "rerank.ListNet"
+
+
 def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = write(tmp_path / "one.yaml", NETWORK, output="1e-3", epochs=1)
     two = write(tmp_path / "two.yaml", {"model": {"preset": "linear"}, "epochs": 2, "batch_size": 3})

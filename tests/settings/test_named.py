@@ -18,7 +18,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
 from rerank.models.load import find_normaliser
-from rerank.settings.named import find_class
+from rerank.settings.described import find_class
 from rerank.training.configuration import check, configured, data_of
 from tests.builders import make_lists
 

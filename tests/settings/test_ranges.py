@@ -35,9 +35,8 @@ from rerank.models.vectors.xgboost import XGBoost
 from rerank.retrieval.bm25 import BM25
 from rerank.settings.described import Described
 from rerank.settings.ranges import FINITE, Count, Range, Share, annotations_of, check_arguments
-from rerank.training.classes import import_classes
 from rerank.training.config import Optimization, TrainConfig, check_values
-from rerank.training.configuration import check
+from rerank.training.configuration import check, import_classes
 
 CONFIG = TrainConfig(ListsData("nowhere"), MLP(), ListNet())
 PLAIN: dict[str, Any] = {

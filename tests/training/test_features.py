@@ -31,7 +31,7 @@ from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.configuration import configured
-from rerank.training.piece import ELEMENTS, alike
+from rerank.training.targets import ELEMENTS, alike
 from rerank.training.validation import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
@@ -71,7 +71,7 @@ def test_cutting_a_batch_changes_nothing(
     model.prepare(lists, 42)
     whole = gradients(model, lists, loss, token_budget=10**6)
     for budget, micro, elements in ((7, None, 10**6), (10**6, 2, 1), (10**6, None, 1), (1, 1, 40)):
-        monkeypatch.setattr("rerank.training.piece.ELEMENTS", elements)
+        monkeypatch.setattr("rerank.training.targets.ELEMENTS", elements)
         parts = gradients(model, lists, loss, token_budget=budget, micro_batch_size=micro)
         assert parts[0] == pytest.approx(whole[0], rel=1e-5)
         torch.testing.assert_close(parts[1], whole[1], rtol=1e-4, atol=1e-6)

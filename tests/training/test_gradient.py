@@ -33,7 +33,7 @@ from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.scoring.shared import score_shared
 from rerank.training.batches import Batches
-from rerank.training.budget import graph_bytes, tokens_that_fit
+from rerank.training.gradient import graph_bytes, tokens_that_fit
 from rerank.training.step import Gradients, MemoryLimits
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.helpers import assert_equal, assert_same, by_two, gradients

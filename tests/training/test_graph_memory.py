@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from rerank.kernels.flat import reads_flat
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.training.budget import graph_bytes
+from rerank.training.gradient import graph_bytes
 from scripts.bench.count_kernels import as_on_a_gpu
 
 HIDDEN, MIDDLE = 64, 160

@@ -28,7 +28,7 @@ from rerank.scoring.together import together
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets
-from rerank.training.trees.objective import Objective
+from rerank.training.trees import Objective
 from tests.builders import train, write_features
 from tests.forked import fork
 from tests.training.helpers import by_two, whole_batch

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import rerank
-from rerank.training import pace
-from rerank.training.pace import FIRST, Pace
+from rerank import progress
+from rerank.progress import FIRST, Pace
 from tests.builders import make_lists
 
 
@@ -21,8 +21,8 @@ from tests.builders import make_lists
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Seconds that have passed, and how many cores the process had."""
     clock = SimpleNamespace(now=0.0, cores=1.0)
-    monkeypatch.setattr(pace.time, "perf_counter", lambda: clock.now)
-    monkeypatch.setattr(pace.time, "process_time", lambda: clock.now * clock.cores)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: clock.now)
+    monkeypatch.setattr(progress.time, "process_time", lambda: clock.now * clock.cores)
     return clock
 
 
@@ -47,7 +47,7 @@ def test_the_first_step_is_not_counted_and_the_rest_is_multiplied(clock: SimpleN
 def test_estimates_come_neither_at_once_nor_all_the_time(seconds: float, clock: SimpleNamespace) -> None:
     lines, times = run(clock, 400, seconds)
     assert 400 not in lines, "nothing is left then"
-    assert all(late - early >= max(pace.EVERY, 0.099 * 400 * seconds) for early, late in pairwise(times))
+    assert all(late - early >= max(progress.EVERY, 0.099 * 400 * seconds) for early, late in pairwise(times))
     assert bool(lines) == (399 * seconds > FIRST)
     assert not lines or times[0] <= FIRST + 2 * seconds + 1e-6
 
@@ -67,8 +67,8 @@ def test_what_lies_between_epochs_is_left_out_and_cores_are_time_of_the_processo
 def test_a_training_says_how_long_it_takes_and_that_its_threads_wait(
     threads: int, cores: float, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "FIRST", 1e-9)
-    monkeypatch.setattr(pace, "EVERY", 0.0)
+    monkeypatch.setattr(progress, "FIRST", 1e-9)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(Pace, "cores", cores)
     lists = make_lists(tmp_path, [4] * 12)

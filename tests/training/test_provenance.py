@@ -15,7 +15,7 @@ import torch
 
 from rerank.storage.hashes import read_sealed
 from rerank.training.launch import flat_settings
-from rerank.training.provenance import packages, revision
+from rerank.training.run_folder import packages, revision
 from tests.builders import make_lists, train
 
 

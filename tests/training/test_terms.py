@@ -33,7 +33,7 @@ from rerank.training.fit import Training, fit
 from rerank.training.ids import data_identity
 from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets, check_sampler
-from rerank.training.trees.objective import Objective
+from rerank.training.trees import Objective
 from tests.builders import make_lists
 from tests.experiments.settings import write_experiment
 from tests.forked import together

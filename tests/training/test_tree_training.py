@@ -24,8 +24,7 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.relaxations import SmoothI
 from rerank.storage.hashes import read_sealed
 from rerank.training.targets import Targets
-from rerank.training.trees.grow import Monitor
-from rerank.training.trees.objective import Objective
+from rerank.training.trees import Monitor, Objective
 from tests.builders import train, write_features
 from tests.training.helpers import metrics
 

@@ -12,11 +12,9 @@ import numpy as np
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Outcome
-from rerank.experiments.checks import check_methods
+from rerank.experiments.cells import Cell, Group, Outcome, file_name, shown
 from rerank.experiments.config import Figure, first_stage_names
-from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.search import file_name, shown
+from rerank.experiments.plan import ExperimentPlan, check_methods
 from rerank.experiments.summary import over_folds
 
 NAMES = ("methods", "measures")

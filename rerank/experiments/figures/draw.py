@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rerank.experiments.cells import file_name
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.config import Figure as Wanted
 from rerank.experiments.figures.data import Line, curves, is_numeric, label_of, measures_of, search_lines
 from rerank.experiments.run import Experiment
-from rerank.experiments.search import file_name
 from rerank.experiments.summary import Summary
 from rerank.experiments.table import over
 from rerank.storage.files import atomic_file
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's, which people with any colour vision tell apart."""
+
 MARKERS = "os^Dv<>"
 DPI = 150
 COLUMNS = 4

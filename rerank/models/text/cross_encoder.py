@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,11 +26,10 @@ from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, score_rows
 from rerank.models.text.part import Spec, TextPart, tokens_on_gpu
 from rerank.models.text.start import Start, last_layer, spread, start_at_zero
+from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
-
-log = logging.getLogger("rerank")
 
 
 class CrossEncoder(TextScorer):

@@ -27,6 +27,17 @@ from rerank.storage.arrow import Array, ranges
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+SHARED = 1 / 8
+"""Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
+Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
+"""What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
+over all; scored from the mean of its chunks' CLS vectors."""
+
+CHUNKS = "chunks"
+"""Key of a batch: rows of each pair, ``[n]``; absent where each pair has one."""
+_rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
+"""Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
+
 
 @dataclass(frozen=True)
 class PairTemplate:
@@ -95,10 +106,6 @@ class PairTemplate:
         return padded
 
 
-SHARED = 1 / 8
-"""Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
-
-
 class PairInputs(Inputs):
     """Queries and documents as token ids without special tokens; each pair is one row."""
 
@@ -158,17 +165,6 @@ class FlatInputs(Inputs):
         """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs."""
         cut = self.inner.chunks
         return cut(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)
-
-
-Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
-"""What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
-over all; scored from the mean of its chunks' CLS vectors."""
-
-CHUNKS = "chunks"
-"""Key of a batch: rows of each pair, ``[n]``; absent where each pair has one."""
-
-_rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
-"""Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
 
 
 class ChunkInputs(PairInputs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -25,14 +24,16 @@ from rerank.models.text.network import ClsHead, knows_types, load_encoder, posit
 from rerank.models.text.pairs import Long, PairTemplate, check_long, mean_of_cls, score_rows
 from rerank.models.text.start import last_layer
 from rerank.models.weights import align, find_model, initial_hashes
-
-log = logging.getLogger("rerank")
+from rerank.progress import log
 
 LARGEST_BUDGET = 1 << 16
 """Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
 
 PROBE = 70
 """Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
+
+LONG = 800
+"""Default word pieces of a document that is read in chunks (CEDR's)."""
 
 
 def probe(config: Any, tokenizer: Any, template: PairTemplate) -> dict[str, Tensor]:
@@ -83,10 +84,6 @@ def tokens_on_gpu(free: int | None, config: Any) -> int:
     """
     each = 64 * config.hidden_size
     return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
-
-
-LONG = 800
-"""Default word pieces of a document that is read in chunks (CEDR's)."""
 
 
 class Spec:

@@ -25,7 +25,7 @@ class LightGBM(Trees):
 
     (the division by the difference of scores and a normalisation per list are LightGBM's, Burges' report has neither).
     The gain G of a grade is the monitor's: y under ``nDCG@10``, 2^y - 1 under ``nDCG(dcg='exp-log2')@10`` and under
-    measures other than nDCG. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`.
+    measures other than nDCG. With a ``loss`` see :class:`rerank.training.trees.Objective`.
 
     The papers' settings are in ``configs/letor``. They are meant for the millions of documents of WEB30K: a small
     collection does not reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7,

@@ -18,7 +18,7 @@ class XGBoost(Trees):
 
     Without a ``loss`` in the configuration one of XGBoost's objectives is trained: ``rank:ndcg`` weights pairs by the
     change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
-    pairs. With a ``loss`` see :class:`rerank.training.trees.objective.Objective`. The same seed gives the same trees
+    pairs. With a ``loss`` see :class:`rerank.training.trees.Objective`. The same seed gives the same trees
     with the same number of threads.
 
     >>> XGBoost(trees=50, columns=["bm25"])

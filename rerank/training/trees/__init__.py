@@ -1,1 +1,0 @@
-"""Trees, grown on the same lists as networks are trained on, by any loss."""
