@@ -87,7 +87,7 @@ def run(argv: Sequence[str]) -> None:
                 print(said)
 
 
-def ended(command: Callable[[], object]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code: 0 done, 2 errors of users, 1 of ours, 130 and 143 stopped by Ctrl-C or SIGTERM."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
@@ -96,7 +96,7 @@ def ended(command: Callable[[], object]) -> int:
     log.setLevel(logging.INFO if is_main() else logging.WARNING)
     try:
         with listening(command=True):
-            command()
+            run(sys.argv[1:] if argv is None else argv)
     except UserError as error:
         print(f"rerank: error: {error}", file=sys.stderr)
         return 2
@@ -119,11 +119,6 @@ def ended(command: Callable[[], object]) -> int:
             raise
         return 2
     return 0
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the ``rerank`` command."""
-    return ended(lambda: run(sys.argv[1:] if argv is None else argv))
 
 
 if __name__ == "__main__":

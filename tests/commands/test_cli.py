@@ -134,9 +134,8 @@ def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
     features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-        "from pathlib import Path; from rerank.commands.cli import exiting; "
-        "from rerank.features.letor import letor_lists; "
-        f"\nwith exiting() as end:\n    letor_lists(Path({str(features)!r}))\nsys.exit(end.code)"
+        "from pathlib import Path; from rerank.commands import cli; from rerank.features.letor import letor_lists; "
+        f"cli.run = lambda _: letor_lists(Path({str(features)!r})); sys.exit(cli.main())"
     )
     (said,) = python(code, ends=2, RERANK_HOME=str(tmp_path / "home")).stderr.splitlines()
     assert "no space left" in said
