@@ -89,6 +89,7 @@ def claims() -> list[Claim]:
         "where.tsv.xz: the direct metric − the other loss, each chosen on validation": [
             f"with a hidden layer that is {primary('noise')}",
             f"{primary('made-linear-noise')} with noise",
+            f"with noise by {primary('made-noise')}, and where a network learns from clicks",
         ],
         "lengths: LambdaLoss and TwinSigmoid; nfcorpus: first stage": [
             f"{mean(short, 3)} where BM25 has {mean(kept('nfcorpus').table(FIRST), 3)}"
