@@ -106,10 +106,8 @@ def encodable(text: str) -> str:
 def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Document]:
     """Pass documents through and refuse ids that occur twice, when the last one has been seen.
 
-    Args:
-        records: starts a stream of (where it stands, document). It is started a second time to name the two places.
-
-    It holds 8 bytes a document: hashes of the ids, sorted at the end.
+    ``records`` starts a stream of (where it stands, document), and a second one to name the two places. Memory holds 8
+    bytes a document: hashes of the ids, sorted at the end.
     """
     seen = array("q")
     for _, document in records():
@@ -122,8 +120,6 @@ def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Do
     first: dict[str, str] = {}
     for where, document in records():
         if document.id in first:
-            raise UserError(
-                f"{where}: document id {document.id!r} again, first at {first[document.id]}; ids are unique"
-            )
+            raise UserError(f"{where}: document id {document.id!r} again, first at {first[document.id]}; keep one")
         if hash(document.id) in twice:
             first[document.id] = where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -46,10 +46,8 @@ class HitsFiles(HitsCollection):
             yield from _READERS[_kind(file)](file)
 
     def fingerprint(self) -> str:
-        options = json.dumps([self.fields, self.renamed])
-        return digest(
-            "hits", options, sha256_of_files(self.path if self.path.is_dir() else self.path.parent, self.files)
-        )
+        folder = self.path if self.path.is_dir() else self.path.parent
+        return digest("hits", json.dumps([self.fields, self.renamed]), sha256_of_files(folder, self.files))
 
 
 def _kind(path: Path) -> str:
@@ -86,12 +84,7 @@ def _parquet(path: Path) -> Iterator[tuple[str, Record]]:
             yield f"{path}: row {position}", row
 
 
-_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Record]]]] = {
-    ".jsonl": _json_lines,
-    ".ndjson": _json_lines,
-    ".json": _json,
-    ".parquet": _parquet,
-}
+_READERS = {".jsonl": _json_lines, ".ndjson": _json_lines, ".json": _json, ".parquet": _parquet}
 
 
 def read_lists(path: Path) -> Iterator[tuple[str, Query, list[RankedHit]]]:
@@ -104,10 +97,8 @@ def read_lists(path: Path) -> Iterator[tuple[str, Query, list[RankedHit]]]:
         where = f"{path}: list {number}"
         try:
             query = Query(checked_id(entry["hits"][0]["qid"], where), joined([entry["query"]]))
-            hits = [
-                (checked_id(hit["docid"], where), joined([hit["content"]]), hit["rank"], hit["score"])
-                for hit in entry["hits"]
-            ]
+            found = ((hit["docid"], hit["content"], hit["rank"], hit["score"]) for hit in entry["hits"])
+            hits = [(checked_id(id, where), joined([text]), rank, score) for id, text, rank, score in found]
         except (KeyError, IndexError, TypeError) as error:
             raise UserError(f"{where}: {type(error).__name__} {error}; expected {RANK_LLM}") from error
         if query.id in seen:
@@ -161,11 +152,10 @@ class DatasetHits(HitsCollection):
         self.data = _open(path)
 
     def records(self) -> Iterator[tuple[str, Record]]:
-        number = 0
-        for table in self.data.with_format("arrow").iter(BATCH):
-            for row in _rows_of(table, self.name):
-                number += 1
-                yield f"{self.name}: row {number}", row
+        tables = self.data.with_format("arrow").iter(BATCH)
+        rows = (row for table in tables for row in _rows_of(table, self.name))
+        for number, row in enumerate(rows, 1):
+            yield f"{self.name}: row {number}", row
 
     def fingerprint(self) -> str:
         files = (sha256_of(file["filename"]) for file in self.data.cache_files)
@@ -196,12 +186,10 @@ def _open(path: str) -> Any:
 def _saved(folder: Path) -> Any:
     from datasets import load_from_disk
 
-    parent = folder.parent
+    parent, split = folder.parent, folder.name
     if not folder.is_dir() and (parent / "dataset_dict.json").is_file():
         splits = [path.name for path in sorted(parent.iterdir()) if path.is_dir()]
-        raise UserError(
-            f"{parent}: no split {folder.name!r}{nearest(folder.name, splits)}; there are {', '.join(splits)}"
-        )
+        raise UserError(f"{parent}: no split {split!r}{nearest(split, splits)}; there are {', '.join(splits)}")
     try:
         return load_from_disk(str(folder))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArrowException) as error:  # of what is no JSON

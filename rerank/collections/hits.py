@@ -27,11 +27,7 @@ BATCH = 4096
 
 
 class Hit(NamedTuple):
-    """A document of a list.
-
-    Attributes:
-        scores: what systems say of it, by column; a missing one is unknown.
-    """
+    """A document of a list, with what systems say of it, by column; a score that is missing is unknown."""
 
     where: str
     id: str
@@ -108,10 +104,8 @@ class HitsCollection(ABC):
                 yield where, self._query(where, record), [self._hit(where, record)], True
             else:
                 rows = [self._rename(row) for row in _rows(where, listed)]
-                query = self._query(
-                    where, {**({} if _key(record, NAMES["query_id"]) or not rows else rows[0]), **record}
-                )
-                yield where, query, [self._hit(where, row) for row in rows], False
+                first = rows[0] if rows and not _key(record, NAMES["query_id"]) else {}
+                yield where, self._query(where, {**first, **record}), [self._hit(where, row) for row in rows], False
         if answers and self.asked is not None and (rest := sum(1 for _ in left)):
             raise UserError(f"{self.name}: {answers} answers for {answers + rest} queries; give those that were asked")
 

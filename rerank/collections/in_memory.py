@@ -71,9 +71,8 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
 
 def _checked(rows: Iterable[tuple[Any, Any, Any]], name: str) -> Qrels:
     rows = list(rows)
-    queries, documents = (
-        checked_ids((row[i] for row in rows), lambda number: f"{name}: judgment {number + 1}") for i in (0, 1)
-    )
+    columns = ((row[i] for row in rows) for i in (0, 1))
+    queries, documents = (checked_ids(ids, lambda number: f"{name}: judgment {number + 1}") for ids in columns)
     qrels: Qrels = {}
     for query, document, (_, _, grade) in zip(queries, documents, rows, strict=True):
         try:
@@ -82,10 +81,8 @@ def _checked(rows: Iterable[tuple[Any, Any, Any]], name: str) -> Qrels:
         except (TypeError, ValueError, OverflowError):
             right = False
         if not right:
-            raise UserError(
-                f"{name}: query {query!r}, document {document!r}: grade {grade!r}; "
-                f"expected a whole number up to {HIGHEST}"
-            )
+            pair = f"query {query!r}, document {document!r}"
+            raise UserError(f"{name}: {pair}: grade {grade!r}; expected a whole number up to {HIGHEST}")
         judged = qrels.setdefault(query, {})
         if judged.setdefault(document, whole) != whole:
             raise UserError(f"{name}: query {query!r} has document {document!r} twice, with two grades")

@@ -55,9 +55,7 @@ def start_jvm() -> None:
     """
     # Not cached alone: a forked child inherits the cache, but not the machine's threads.
     if multiprocessing.parent_process() is not None:
-        raise RuntimeError(
-            "the Java machine is not started in worker processes: search before they start, in the main one"
-        )
+        raise RuntimeError("the Java machine is not started in worker processes: search in the main one, before them")
     if _start() != os.getpid():
         raise RuntimeError("the Java machine runs in the process that this one was forked from, and does not work here")
 

@@ -142,10 +142,8 @@ class LuceneCollection:
 def id_query(ids: Iterable[str]) -> Any:
     """A Lucene query for the documents that have one of these ids."""
     term, query = (java_class(f"org.apache.lucene.{name}") for name in ("index.Term", "search.TermQuery"))
-    either, builder = (
-        java_class(f"org.apache.lucene.search.Boolean{name}") for name in ("Clause$Occur", "Query$Builder")
-    )
-    chosen = builder()
+    either = java_class("org.apache.lucene.search.BooleanClause$Occur")
+    chosen = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
     for id in ids:
         chosen.add(query(term("id", id)), either.SHOULD)
     return chosen.build()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
@@ -75,10 +76,8 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
         return DemoCollection()
     if path and prefix in KINDS:
         return KINDS[prefix](path, fields, *([columns] if columns else []))
-    try:
+    with suppress(KeyError):
         return IrDataset(name, fields)
-    except KeyError:
-        pass
     if OWN.fullmatch(prefix) and not Path(name).exists():
         return _own(prefix, path if separator else None, fields)
     if Path(name).expanduser().is_dir():

@@ -95,7 +95,5 @@ def read_qrels_file(path: Path) -> Qrels:
             other = f"has grade {grade} here and {grades[document]} before; keep one of them"
             raise UserError(f"{where}: document {document!r} of query {query!r} {other}")
     if not qrels:
-        raise UserError(
-            f"{path}: no judgments in this file; expected lines of a query id, 0, a document id and a grade"
-        )
+        raise UserError(f"{path}: no judgments in this file; expected lines of query id, 0, document id and grade")
     return qrels

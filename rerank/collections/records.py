@@ -57,9 +57,7 @@ def found_columns(
         if field not in fields:
             raise UserError(f"{name}: columns: no field {field!r}{nearest(str(field), fields)}; {', '.join(fields)}")
         if str(column) not in there:
-            raise UserError(
-                f"{name}: has no column {column!r}{nearest(str(column), there)}; there are {', '.join(there)}"
-            )
+            raise UserError(f"{name}: has no column {column!r}{nearest(str(column), there)}; it has {', '.join(there)}")
     if twice := _repeated(map(str, columns.values())):
         raise UserError(f"{name}: columns: names {twice!r} for two fields; each has a column of its own")
     told = {field: str(column) for field, column in columns.items()}
@@ -184,11 +182,9 @@ class ChosenFields:
 
     def check(self, source: str) -> None:
         """Refuse a chosen field that no document had, when all have been seen."""
-        for field in self._unseen:
+        for name in self._unseen:
             known = ", ".join(sorted(self._known)) or "none"
-            raise UserError(
-                f"{source}: no document has a field {field!r}{nearest(field, self._known)}; fields: {known}"
-            )
+            raise UserError(f"{source}: no document has a field {name!r}{nearest(name, self._known)}; fields: {known}")
 
 
 def field_text(value: object, where: str, field: str) -> str:

@@ -88,9 +88,8 @@ class LetorData(Data):
         assert train_file is not None
         train = self._lists(train_file)
         layout = Layout(**train.store.manifest["features"], source=str(train_file))
-        validation, test = (
-            None if file is None else self._lists(file, layout) for file in (files["validation"], files["test"])
-        )
+        others = files["validation"], files["test"]
+        validation, test = (None if file is None else self._lists(file, layout) for file in others)
         check_disjoint(train, {"validation": validation, "test": test})
         if self.join_validation:
             return Splits(train if validation is None else concat([train, validation]), None, test)

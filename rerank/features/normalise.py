@@ -106,8 +106,7 @@ class Standardise(Normaliser):
     """
 
     def __init__(self) -> None:
-        self.mean = np.zeros(0)
-        self.deviation = np.zeros(0)
+        self.mean = self.deviation = np.zeros(0)
 
     def fit(self, features: Array, offsets: Array) -> Self:
         origin = features[0].astype(np.float64)  # constants are exactly 0 from here

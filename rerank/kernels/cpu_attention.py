@@ -13,7 +13,7 @@ element of D (see :mod:`rerank.kernels.dropout`). A token that may see nothing g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,28 +35,9 @@ ELEMENTS = 1 << 20
 """Attention weights computed at once (but at least a sequence's): 2 MB in bf16."""
 
 
-class Saved(NamedTuple):
-    """What of the attention of some sequences its backward pass needs beside Q, K and V.
-
-    Attributes:
-        sums: of the exponentials, ``[B, H, L, 1]``; None where a maximum had to be taken off before.
-        words: the bytes that dropped some of the weights; None where none were dropped.
-    """
-
-    sums: Tensor | None
-    words: Tensor | None
-
-
 @dataclass(frozen=True)
 class Run:
-    """Neighbouring sequences of equally many places, which are computed together.
-
-    Attributes:
-        number: of the first one.
-        start: where it begins.
-        count: how many.
-        length: places of each.
-    """
+    """Neighbouring sequences of equal ``length``: ``count``, from ``number`` on, whose first place is ``start``."""
 
     number: int
     start: int
@@ -98,7 +79,7 @@ class Attention(torch.autograd.Function):
         output, kept = torch.empty_like(query, memory_format=torch.contiguous_format), []
         with torch.autocast("cpu", enabled=False):
             for run, mask in zip(runs, masks, strict=True):
-                part, own = attended(*run.of_all(query, key, value, first), mask, scale, steps)
+                part, *own = attended(*run.of_all(query, key, value, first), mask, scale, steps)
                 run.of(output, first).copy_(part)
                 kept.append(own)
         output[runs[-1].end(first) :] = 0
@@ -113,7 +94,7 @@ class Attention(torch.autograd.Function):
         found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
         for run, mask, *own in zip(runs, ctx.masks, kept[: len(runs)], kept[len(runs) :], strict=True):
             states = run.of_all(query, key, value, ctx.first)
-            parts = gradients(run.of(gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, Saved(*own))
+            parts = gradients(run.of(gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, *own)
             for place, part in zip(run.of_all(found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
         for whole, first in zip(found, (ctx.first, False, False), strict=True):
@@ -123,10 +104,12 @@ class Attention(torch.autograd.Function):
 
 def attended(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
-) -> tuple[Tensor, Saved]:
-    """Attention of some sequences, ``[B, H, L, d]``, and what to keep; ``steps`` / 256 of its weights are dropped.
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Attention of some sequences, ``[B, H, L, d]``; ``steps`` / 256 of its weights are dropped.
 
-    A mask of fewer than L columns is one of the last keys.
+    A mask of fewer than L columns is one of the last keys. The backward pass needs beside Q, K and V what comes second
+    and third: the sums of the exponentials, ``[B, H, L, 1]``, None where a maximum had to be taken off before; and the
+    bytes that dropped some of the weights, None where none were dropped.
     """
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()  # products copy, slowly
     weights = _logits(query, key, mask).exp_()
@@ -140,7 +123,7 @@ def attended(
     if words is not None:
         drop_(weights, words, steps)
     share = (STEPS - steps) / STEPS
-    return (weights @ value).div_(sums * share if safe else share), Saved(sums if safe else None, words)
+    return (weights @ value).div_(sums * share if safe else share), sums if safe else None, words
 
 
 def gradients(
@@ -151,17 +134,18 @@ def gradients(
     mask: Tensor | None,
     scale: float,
     steps: int,
-    kept: Saved,
+    sums: Tensor | None,
+    words: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of query, key and value, of what :func:`attended` gave."""
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()
     gradient = (gradient * (STEPS / (STEPS - steps))).contiguous()
     logits = _logits(query, key, mask)
-    weights = torch.softmax(logits, -1) if kept.sums is None else logits.exp_().div_(kept.sums)
+    weights = torch.softmax(logits, -1) if sums is None else logits.exp_().div_(sums)
     of_weights, left = gradient @ value.transpose(-1, -2), weights
-    if kept.words is not None:
-        left = drop_(weights.clone(), kept.words, steps)
-        drop_(of_weights, kept.words, steps)
+    if words is not None:
+        left = drop_(weights.clone(), words, steps)
+        drop_(of_weights, words, steps)
     of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
     return (of_logits @ key).mul_(scale), of_logits.transpose(-1, -2) @ query, left.transpose(-1, -2) @ gradient
 

@@ -103,8 +103,7 @@ def use_flat_encoder(network: Any) -> None:
 
 def use_flat_decoder(network: Any) -> None:
     """The same for what reads from left to right and attends by :func:`rerank.kernels.interface.attention`."""
-    base = network.base_model
-    base.forward = MethodType(_read_lasts, base)
+    network.base_model.forward = MethodType(_read_lasts, network.base_model)
 
 
 def stop_reading_flat(network: Any) -> None:

@@ -77,9 +77,7 @@ class Sequences:
     @cached_property
     def longest(self) -> int:
         """Tokens that a token of the longest text may see."""
-        return (
-            max(self.lengths[0], self.shared + max(self.lengths[1:], default=0)) if self.shared else max(self.lengths)
-        )
+        return max(self.lengths[0], self.shared + max(self.lengths[1:], default=0))
 
     @cached_property
     def last(self) -> Tensor:
@@ -108,10 +106,7 @@ class Sequences:
         return {}
 
     def mask_of(self, run: Run) -> Tensor | None:
-        """Where the sequences of a run (:meth:`runs`) have a token, of their last places, ``[count, 1, 1, last]``.
-
-        None where every place has one.
-        """
+        """Where the sequences of a run have a token, of their last places, ``[count, 1, 1, last]``; None for all."""
         if run not in self._masks:
             own = self.lengths[run.number : run.number + run.count]
             mask = torch.arange(min(own), run.length) < torch.tensor(own)[:, None]
@@ -147,9 +142,8 @@ class Sequences:
         mask = (places < ends[:, None])[:, None, None]
         if window is None and not causal:
             return mask
-        rows = (
-            torch.arange(1 if first else max(self.lengths), device=ends.device) + (ends - self.starts.diff())[:, None]
-        )
+        own = torch.arange(1 if first else max(self.lengths), device=ends.device)
+        rows = own + (ends - self.starts.diff())[:, None]
         return mask & _near(rows, places, window, causal)[:, None]
 
     @cached_property
@@ -161,10 +155,7 @@ class Sequences:
         return row * max(self.lengths) + torch.arange(total, device=device) - self.first[row]
 
     def runs(self, most: int) -> list[Run]:
-        """Neighbours with equally many places.
-
-        What all texts begin with is not among them. Those that go together have ``most`` pairs of places at the most.
-        """
+        """Neighbours with equally many places, ``most`` pairs of them at most; without what all texts begin with."""
         skipped = 1 if self.shared else 0
         found, start, number = [], sum(self.rooms[:skipped]), skipped
         for length, group in groupby(self.rooms[skipped:]):

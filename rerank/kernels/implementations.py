@@ -23,15 +23,7 @@ SHOWN = {"scoring": "attention in scoring", "training": "attention in training",
 
 @dataclass(frozen=True)
 class Implementations:
-    """What is taken for each kind of work.
-
-    Attributes:
-        scoring: attention in evaluation mode.
-        training: attention in training mode, backwards too, without dropout.
-        dropped: the same with dropout.
-        dropout: dropout of states.
-        products: products of scoring, of weights and states.
-    """
+    """What is taken for each kind of work: attention as :data:`SHOWN` says, dropout of states, products in scoring."""
 
     scoring: Implementation
     training: Implementation

@@ -59,9 +59,8 @@ def attention(
     count, heads, length, _ = query.shape
     known = not causal and not more and _plain(states, attention_mask)
     if not (known and is_ours(way, states[0].dtype, heads * length * length, steps)):
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **others
-        )
+        others |= {"dropout": dropout, "scaling": scaling}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
     runs = Sequences.of([length] * count).runs(ELEMENTS // heads)
     masks = [_part(attention_mask, run) for run in runs]
     flat = (state.transpose(1, 2).flatten(0, 1) for state in states)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,12 +24,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass
 class Holding:
-    """What graphs built within :func:`kept` hold for the backward pass.
-
-    Attributes:
-        bytes: size of the distinct tensors that are held now; parameters are not counted.
-        peak: the most that was held at any time.
-    """
+    """What graphs built within :func:`kept` hold for backward passes: the size of distinct tensors, now and at most."""
 
     bytes: int = 0
     peak: int = 0
@@ -108,10 +104,8 @@ def watched_peak() -> Callable[[], int | None]:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return lambda: None
-    status = Path("/proc/self/status")
-    return lambda: next(
-        int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmHWM")
-    )
+    peak = re.compile(r"^VmHWM:\s*(\d+)", re.MULTILINE)
+    return lambda: int(peak.findall(Path("/proc/self/status").read_text())[0]) * 1024
 
 
 def keep_freed() -> None:

@@ -64,9 +64,8 @@ def works() -> bool:
 @contextmanager
 def scoring_products(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Let products that take this way keep their weights in bf16, for many chunks in several threads."""
-    chosen = [
-        m for m in modules if isinstance(m, Linear) and (ways := implementations_of(m)) and ways.products == "own"
-    ]
+    ours = [(module, implementations_of(module)) for module in modules if isinstance(module, Linear)]
+    chosen = [module for module, ways in ours if ways and ways.products == "own"]
     for module in chosen:
         module.in_bf16 = module.weight.detach().bfloat16(), module.bias.detach().bfloat16()
     try:

@@ -24,6 +24,9 @@ from rerank.progress import log
 Score = Callable[[Mapping[str, Any]], Tensor]
 """The scores of a collated batch."""
 
+Read = Callable[[], Mapping[str, Any]]
+"""Gives the batch, padded or flat, once the network reads it."""
+
 APART, ROUNDING = 1e-2, 1e-6
 """How far a gradient may be from the network's own: a share of its own length, and of that of all of them."""
 
@@ -46,11 +49,8 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
         log.warning("%s: our attention is not this architecture's (%s); PyTorch's is used, more slowly", name, why)
         if encoder.config._attn_implementation == NAME:
             encoder.set_attn_implementation(before)
-
-    def flat() -> Mapping[str, Any]:
-        return flatten(batch, network) if reads_flat(network) else batch
-
-    _prove_flat(network, score, lambda: use_flat_encoder(network), [flat], plain)
+    flat = [lambda: flatten(batch, network) if reads_flat(network) else batch]
+    _prove_flat(network, score, lambda: use_flat_encoder(network), flat, plain)
 
 
 def use_flat_kernels(network: Any, score: Score, batch: Mapping[str, Tensor], shared: int) -> None:
@@ -65,11 +65,7 @@ def use_flat_kernels(network: Any, score: Score, batch: Mapping[str, Tensor], sh
 
 
 def _prove_flat(
-    network: Any,
-    score: Score,
-    install: Callable[[], object],
-    flat: Sequence[Callable[[], Mapping[str, Any]]],
-    plain: Mapping[str, Tensor],
+    network: Any, score: Score, install: Callable[[], object], flat: Sequence[Read], plain: Mapping[str, Tensor]
 ) -> None:
     for read in flat:
         if why := _differs(network, score, install, read, plain):
@@ -79,11 +75,7 @@ def _prove_flat(
 
 
 def _differs(
-    network: Any,
-    score: Score,
-    install: Callable[[], object],
-    read: Callable[[], Mapping[str, Any]],
-    plain: Mapping[str, Tensor],
+    network: Any, score: Score, install: Callable[[], object], read: Read, plain: Mapping[str, Tensor]
 ) -> str | None:
     """Why what is installed does not give the network's own outcome of a batch; None where it does."""
     use_implementations(network, Implementations.all("own"))

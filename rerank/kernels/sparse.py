@@ -16,10 +16,8 @@ def sparse_embeddings(model: nn.Module) -> Iterator[None]:
     chunk, would take a part of a small model's step that one notices.
     """
     embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.weight.device.type == "cpu"]
-    before = [module.sparse for module in embeddings]
-    hooks = [
-        module.weight.register_post_accumulate_grad_hook(_dense) for module in embeddings if module.weight.requires_grad
-    ]
+    before, weights = [module.sparse for module in embeddings], [module.weight for module in embeddings]
+    hooks = [weight.register_post_accumulate_grad_hook(_dense) for weight in weights if weight.requires_grad]
     for module in embeddings:
         module.sparse = True
     try:

@@ -30,13 +30,7 @@ LEAST = 0.1
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many candidates a column has values for.
-
-    Attributes:
-        candidates: how many have a value, and how many there are, not counting added ones.
-        queries: lists in which some candidate has a value, and how many lists have candidates.
-        added: added candidates that have a value, and how many there are.
-    """
+    """How many candidates, lists with some, and added candidates a column has values for, and how many there are."""
 
     candidates: tuple[int, int]
     queries: tuple[int, int]
@@ -58,18 +52,11 @@ class Coverage:
 
 
 def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
-    """Add columns from files: what systems, teachers or click logs say of the candidates.
+    """Add columns from files by their names: what systems, teachers or click logs say; and what each of them covers.
 
-    All files are read before the first column is written. A column that is there already, made from the same file,
-    stays as it is, so that the same call finishes what was killed.
-
-    Args:
-        lists: a lists folder, or an open store.
-        files: names of columns, and a run (TREC), CSV, JSONL or Parquet file for each. A file with several numbers a
-            row becomes one column of several numbers, ``NAME/NUMBER``.
-
-    Returns:
-        What each of them covers.
+    A file is a run (TREC), CSV, JSONL or Parquet; one with several numbers a row becomes one column of several numbers,
+    ``NAME/NUMBER``. All are read before the first column is written. A column that is there already, made from the same
+    file, stays as it is, so that the same call finishes what was killed.
 
     Raises:
         UserError: a file that cannot be read, that says nothing of more than nine in ten queries, or has a pair twice;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection as Collected
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,14 +159,15 @@ class _List(NamedTuple):
 
 def _found(collection: Collection, candidates: Collected[str], judged: Collected[str]) -> Iterable[Document]:
     """The candidates and what is judged, or all documents, whichever is cheaper; the order is the same."""
-    found, total = collection.documents, collection.document_count
+    total: int | None
     wanted = len(candidates) + len(judged)
     if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
         log.info("%s: looking up %d documents by their ids", collection.name, wanted)
-        found, total = partial(collection.documents_by_id, {*candidates, *judged}), lambda: wanted
+        found, total = collection.documents_by_id({*candidates, *judged}), wanted
     else:
         log.info("%s: reading all documents, of which %d are candidates", collection.name, len(candidates))
-    return tqdm(found(), desc="documents", total=total(), unit=" documents", disable=None)
+        found, total = collection.documents(), collection.document_count()
+    return tqdm(found, desc="documents", total=total, unit=" documents", disable=None)
 
 
 def _documents(

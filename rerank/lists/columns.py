@@ -121,9 +121,7 @@ def as_column(name: str, block: Array) -> Array:
     if not values.ndim:
         raise UserError(f"column {name}: expected an array, or blocks of one, not {block!r} by itself")
     if np.asarray(block).dtype.kind in "iu" and len(np.unique(block)) > len(np.unique(values)):
-        raise UserError(
-            f"column {name}: whole numbers that are one in float32, which columns are; rescale it, such as by rank()"
-        )
+        raise UserError(f"column {name}: whole numbers that are one in float32; rescale it, such as by rank()")
     if np.isinf(values).any():
         raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
     return values[:, None] if values.ndim == 1 else values

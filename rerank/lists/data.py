@@ -131,9 +131,7 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
         wanted = int(np.searchsorted(np.cumsum(new), wanted)) + 1
     back = np.isin(groups, drawn[:wanted])
     if back.all():
-        raise UserError(
-            "data.validation_share: keeps back all the texts there are; name validation lists, or keep back 0"
-        )
+        raise UserError("data.validation_share: keeps back all the texts there are; name validation lists, or set 0")
     kept = train.select(back & train.judged)
     log.info("%d of the training queries kept back for validation", len(kept))
     return train.select(~back), kept

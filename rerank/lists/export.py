@@ -28,12 +28,8 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
     as ``NAME/NUMBER``, null where a system did not return the candidate. ``Lists.from_dataframe`` takes them back. A
     name without a suffix is a folder that ``datasets.load_from_disk`` reads. ``.trec`` is a run of one column.
 
-    Memory is that of a few lists. What is written appears whole or not at all.
-
-    Args:
-        lists: the lists; added documents are written only where these show them.
-        output: the file or folder; a folder must not be there already.
-        column: for a run, whose scores it has; None takes the column that orders the lists.
+    Memory is that of a few lists. What is written appears whole or not at all; added documents are written only where
+    the lists show them. A run has the scores of ``column``; None takes the column that orders the lists.
 
     Raises:
         UserError: a name with another suffix, a column that is not there, a folder that is.
@@ -44,12 +40,8 @@ def export(lists: Lists, output: str | Path, column: str | None = None) -> None:
         if (name := column or lists.store.order) is None:
             there = lists.store.column_names
             raise UserError(f"{lists.store}: nothing ranked these lists; name a column, there are {there}")
-
-        def run(lists: Lists, path: Path) -> None:
-            ranked = (pair for some in lists.in_blocks(ROWS) for pair in some.run(column).items())
-            write_run(path, ranked, name.replace("/", "_"))
-
-        kinds[".trec"] = run
+        ranked = (pair for some in lists.in_blocks(ROWS) for pair in some.run(column).items())
+        kinds[".trec"] = lambda _, path: write_run(path, ranked, name.replace("/", "_"))
     elif column is not None:
         raise UserError(f"column: only a run has one column; name an output that ends in .trec, not {path.name}")
     if path.suffix not in kinds:

@@ -91,9 +91,7 @@ class FoldsData(Data):
                 (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
-            raise UserError(
-                f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold from 1 to folds"
-            )
+            raise UserError(f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold one of them")
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
         self.validation, self.depth, self.assignment, self.groups = validation, depth, assignment, groups
 

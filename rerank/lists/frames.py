@@ -91,9 +91,7 @@ def as_table(given: Any, columns: Mapping[str, str] | None = None, name: str | N
         try:
             frame = pd.DataFrame(given)
         except (ValueError, TypeError) as error:
-            raise UserError(
-                f"{source}: is not a table ({error}); give columns of one length, or a list of rows"
-            ) from error
+            raise UserError(f"{source}: is not a table ({error}); give columns of one length, or rows") from error
     else:
         kind = type(given).__name__
         raise UserError(f"{source}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
@@ -171,10 +169,8 @@ def store_of(table: NamedFrame, qrels: Qrels | None = None) -> Store:
     ordered_by, best_first = _ordered(columns, codes, table.name)
     documents, table = documents[best_first], table.rows(best_first)
     columns = {key: replace(column, values=column.values[best_first]) for key, column in columns.items()}
-    tables = {
-        "queries": _texts(table, "query_id", queries, codes),
-        "documents": _texts(table, "doc_id", known, documents),
-    }
+    tables = {"queries": _texts(table, "query_id", queries, codes)}
+    tables["documents"] = _texts(table, "doc_id", known, documents)
     judgments: Judgments | None = None
     grades, given = np.zeros(len(codes), np.int16), table.grades
     if qrels is not None:
@@ -284,9 +280,8 @@ def _cells(table: NamedFrame, field: str) -> Iterator[tuple[object, str]]:
     column, called = table.frame[field], table.called[field]
     if (missing := column.isna().to_numpy()).any():
         raise UserError(f"{table.where(int(missing.argmax()))}: no {called}; give one, or leave the row out")
-    return (
-        (value, f"{table.place}{row}: {called}") for row, value in zip(table.frame.index, column.tolist(), strict=True)
-    )
+    rows = zip(table.frame.index, column.tolist(), strict=True)
+    return ((value, f"{table.place}{row}: {called}") for row, value in rows)
 
 
 def _made(letter: str, texts: list[str]) -> list[str]:

@@ -27,13 +27,10 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
     if not (common := len(qrels) - len(unknown)):
         raise UserError(f"no query of {name} is judged in the qrels; are they of another collection?")
     if SHARE * common < min(len(qrels), len(known)):
-        raise UserError(
-            f"{name}: only {common} of {len(qrels)} judged queries are among its {len(known)}, {unknown[0]!r} is not; "
-            "are the judgments of another collection?"
-        )
-    log.warning(
-        "%s: %d of %d judged queries were not searched, e.g. %r; left out", name, len(unknown), len(qrels), unknown[0]
-    )
+        found = f"only {common} of {len(qrels)} judged queries are among its {len(known)}, {unknown[0]!r} is not"
+        raise UserError(f"{name}: {found}; are the judgments of another collection?")
+    lost, judged = len(unknown), len(qrels)
+    log.warning("%s: %d of %d judged queries were not searched, e.g. %r; left out", name, lost, judged, unknown[0])
 
 
 def judged_documents(qrels: Qrels | None, queries: Iterable[str]) -> Counter[str]:
@@ -52,10 +49,8 @@ def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole
     known = len(judged) - len(missing)
     example = min(missing)
     if SHARE * known < len(judged) if whole else not known:
-        raise UserError(
-            f"{name}: has only {known} of the {len(judged)} documents that are judged, and not {example!r}; are "
-            "the judgments of another collection?"
-        )
+        found = f"has only {known} of the {len(judged)} documents that are judged, and not {example!r}"
+        raise UserError(f"{name}: {found}; are the judgments of another collection?")
     lacking = "the collection lacks" if whole else "are no candidates"
     count = sum(judged[id] for id in missing)
     log.warning("%s: %d judgments are of documents that %s, e.g. %r", name, count, lacking, example)

@@ -55,10 +55,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def candidates_hash(queries: pa.Table, documents: pa.Table, candidates: pa.Table) -> str:
-    """Hash of whose candidates are which: ids, rows and what was added, not grades, chunks or files.
-
-    Columns belong to it.
-    """
+    """Hash of whose candidates are which, to which columns belong: ids, rows, what was added; no grades or files."""
     total = hashlib.sha256()
     for ids in (queries.column("query_id"), documents.column("doc_id")):
         lengths, letters = hashlib.sha256(), hashlib.sha256()

@@ -144,11 +144,8 @@ def _one_document(tables: Sequence[pa.Table], ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     values = pa.array(ids, pa.large_string())
-    parts = [
-        pa.table({name: table.column(name).cast(pa.large_string()) for name in ("doc_id", "text")})
-        for table in tables
-        if "text" in table.column_names
-    ]
+    wide = pa.schema([(name, pa.large_string()) for name in ("doc_id", "text")])
+    parts = [table.select(wide.names).cast(wide) for table in tables if "text" in table.column_names]
     if not parts:
         return set(ids)
     there = pa.concat_tables(part.filter(pc.is_in(part["doc_id"], value_set=values)) for part in parts)

@@ -71,11 +71,7 @@ def _hash_qrels(lists: Lists) -> str:
 
 
 def scaled(column: str, depth: int) -> str:
-    """The name of a column's z over so many candidates: what a model reads of it that reads no more.
-
-    >>> scaled("bm25", 100)
-    'bm25:z100'
-    """
+    """The name of a column's z over so many candidates, ``bm25:z100``: what a model reads that reads no more of it."""
     return f"{column}{SCALED}{depth}"
 
 

@@ -221,9 +221,7 @@ class Store:
     def _check_rows(self, name: str, found: int) -> None:
         expected = int(self.ends[-1]) if len(self.ends) else 0
         if found != expected:
-            raise UserError(
-                f"column {name}: has {found} rows, the lists have {expected} candidates, added ones included"
-            )
+            raise UserError(f"column {name}: has {found} rows, the lists have {expected} candidates with added ones")
 
     def _joined(self, name: str) -> Column:
         found = [part.entry(name) for part in self.parts]
@@ -251,11 +249,7 @@ class Store:
         return matrix[:, 0]
 
     def scaled(self, name: str, depth: int, rows: Array | slice = slice(None)) -> Array:
-        """A column of one number a candidate as z within the stored lists, ``[n]`` float32.
-
-        It is computed over whole lists, so it does not depend on which candidates are asked for; see
-        :func:`rerank.lists.scaled.z_scores`.
-        """
+        """A column of one number a candidate as z over whole stored lists, ``[n]`` float32, whatever rows are asked."""
         numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
         return scaled_rows(lambda own: self.column(name, own), numbers, self.ends, self.added, depth)
 

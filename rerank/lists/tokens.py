@@ -48,11 +48,7 @@ SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of the queries and documents of a lists folder, without special tokens.
-
-    Attributes:
-        truncated: how many documents were longer than ``document_length``.
-    """
+    """Token ids of queries and documents, without special tokens; so many documents were ``truncated``."""
 
     queries: Ragged
     documents: Ragged
@@ -173,10 +169,7 @@ NOTHING: Around = ("", ""), ("", "")
 def tokenise(
     store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int, around: Around = NOTHING
 ) -> Tokens:
-    """The tokens of all texts of a store, from its cache where they are there.
-
-    Lists in memory keep them there; lists made of several folders use those folders' own.
-    """
+    """The tokens of all texts of a store, from where it keeps them: its folder, memory, or folders it is made of."""
     query, document = Side(query_length, *around[0]), Side(document_length, *around[1])
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

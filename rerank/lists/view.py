@@ -386,9 +386,7 @@ def concat(parts: Sequence[Lists]) -> Lists:
     for part in parts:
         for query in part.query_ids:
             if query in seen:
-                raise UserError(
-                    f"concat: query {query!r} is in {seen[query].store} and in {part.store}; each may come once"
-                )
+                raise UserError(f"concat: query {query!r} is in {seen[query].store} and in {part.store}; keep it once")
             seen[query] = part
     stores = [part.store for part in parts]
     first_query = np.cumsum([0] + [store.queries.num_rows for store in stores])

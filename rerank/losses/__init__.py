@@ -25,13 +25,11 @@ _MODULES = {
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
 }
-_PARTS = {
-    "terms": ("Term", "Terms", "Schedule", "Ramp", "Scaling", "MinMax", "Sigmoid", "ReciprocalRank"),
-}
+_PARTS = ("Term", "Terms", "Schedule", "Ramp", "Scaling", "MinMax", "Sigmoid", "ReciprocalRank")
 """What a sum of losses is made of."""
 
 _LOSSES = {name: module for module, names in _MODULES.items() for name in names}
-_HOMES = _LOSSES | {name: module for module, names in _PARTS.items() for name in names}
+_HOMES = _LOSSES | dict.fromkeys(_PARTS, "terms")
 
 __all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
 
@@ -51,7 +49,7 @@ def load_parts() -> dict[str, type]:
     >>> "Ramp" in load_parts()
     True
     """
-    kinds: dict[str, type] = {name: __getattr__(name) for names in _PARTS.values() for name in names}
+    kinds: dict[str, type] = {name: __getattr__(name) for name in _PARTS}
     return {name: kind for name, kind in kinds.items() if not inspect.isabstract(kind)}
 
 

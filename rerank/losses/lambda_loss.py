@@ -82,9 +82,7 @@ class LambdaLoss(Loss):
         if truncation is not None and not (isinstance(parsed, nDCG) and parsed.cutoff):
             raise UserError(f"truncation is for nDCG with a cut-off, not for {parsed}")
         self.truncation: Truncation = truncation or "both"
-        self.weighting = weighting
-        self.sigma = sigma
-        self.mu = mu
+        self.weighting, self.sigma, self.mu = weighting, sigma, mu
 
     def arguments(self) -> dict[str, Any]:
         return super().arguments() | {"measure": str(self.measure)}

@@ -85,14 +85,10 @@ class SoftmaxCE(Loss):
     always_masked: ClassVar[bool] = False
 
     def __init__(
-        self,
-        negatives_only: bool = False,
-        temperature: Positive = 1.0,
-        reduction: Reduction = "mean",
+        self, negatives_only: bool = False, temperature: Positive = 1.0, reduction: Reduction = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.negatives_only = negatives_only
-        self.temperature = temperature
+        self.negatives_only, self.temperature = negatives_only, temperature
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         return has_ordered_pair(labels > 0 if self.negatives_only else labels, mask)
@@ -189,8 +185,7 @@ class ListAP(Loss):
 
     def __init__(self, bins: Several = 25, rel: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
-        self.bins = bins
-        self.rel = rel
+        self.bins, self.rel = bins, rel
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         return has_ordered_pair(labels >= self.rel, mask)

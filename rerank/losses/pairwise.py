@@ -62,9 +62,7 @@ class RankNet(_Pairwise):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        self.mean = pairs is None
-        self.k = k
-        self.sigma = sigma
+        self.mean, self.k, self.sigma = pairs is None, k, sigma
 
     def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
         return logistic_sum(behind, spare)

@@ -144,9 +144,7 @@ class BCE(EachDocument):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        self.rel = rel
-        self.pos_weight = pos_weight
-        self.prior = prior
+        self.rel, self.pos_weight, self.prior = rel, pos_weight, prior
 
     def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         target = (labels >= self.rel).to(scores.dtype)
@@ -188,8 +186,7 @@ class RegressionCompatible(EachDocument):
         self, alpha: Annotated[float, Range(0, 1)] = 0.5, rel: Positive = 1.0, reduction: Reduction = "mean"
     ) -> None:
         super().__init__(reduction)
-        self.alpha = alpha
-        self.rel = rel
+        self.alpha, self.rel = alpha, rel
 
     def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         target, own, off = (labels >= self.rel).to(scores.dtype), logsigmoid(scores), (-scores).sigmoid()

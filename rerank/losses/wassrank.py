@@ -55,11 +55,8 @@ class WassRank(Loss):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(reduction)
-        self.gain_base = gain_base
-        self.gap = gap
-        self.penalty = penalty
-        self.lam = lam
-        self.iterations = iterations
+        self.gain_base, self.gap, self.penalty = gain_base, gap, penalty
+        self.lam, self.iterations = lam, iterations
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         if scores.device.type != "cpu":

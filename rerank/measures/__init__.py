@@ -7,18 +7,12 @@ from typing import Any
 from rerank.lazy import find
 
 _HOMES = {
-    "AP": "binary",
-    "Measure": "base",
-    "P": "binary",
-    "R": "binary",
-    "RR": "binary",
-    "Success": "binary",
-    "nDCG": "graded",
-    "nERR": "graded",
-    "parse": "names",
+    **dict.fromkeys(("AP", "P", "R", "RR", "Success"), "binary"),
+    **dict.fromkeys(("nDCG", "nERR"), "graded"),
+    **{"Measure": "base", "parse": "names"},
 }
 
-__all__ = [*_HOMES]
+__all__ = [*sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

@@ -97,9 +97,9 @@ class Measure(ABC):
         settings = f"({','.join(changed)})" if changed else ""
         return f"{self.name}{settings}" + (f"@{self.cutoff}" if self.cutoff is not None else "")
 
-    @abstractmethod
     def relevant(self, labels: Tensor) -> Tensor:
-        """Which documents count as relevant, ``[B, N]`` bool; a list without any has the measure 0."""
+        """Which documents are relevant, ``[B, N]`` bool: of grades above 0. A list without any has the measure 0."""
+        return labels > 0
 
     @abstractmethod
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -148,12 +148,7 @@ class Measure(ABC):
         return self.compute(relaxation, scores.masked_fill(~mask, 0.0), labels, mask, seeds)
 
     def compute(
-        self,
-        relaxation: Relaxation,
-        scores: Tensor,
-        labels: Tensor,
-        mask: Tensor,
-        seeds: Tensor | None = None,
+        self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None = None
     ) -> Tensor:
         """What :meth:`relaxed` does, for checked arguments that are zero where padded and of one dtype."""
         import torch
@@ -164,9 +159,8 @@ class Measure(ABC):
                 values.append(self.from_indicators(relaxation, draw, labels, mask))
             elif isinstance(relaxation, SoftRanks):
                 rows = places_of(self.relevant(labels) & mask)
-                values.append(
-                    self.from_ranks(relaxation, Batch(draw, labels, mask, rows, seeds, rows.shape == mask.shape))
-                )
+                batch = Batch(draw, labels, mask, rows, seeds, every=rows.shape == mask.shape)
+                values.append(self.from_ranks(relaxation, batch))
             else:
                 raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)

@@ -39,9 +39,6 @@ class nDCG(Measure):
 
     dcg: Literal["log2", "exp-log2"] = "log2"
 
-    def relevant(self, labels: Tensor) -> Tensor:
-        return labels > 0
-
     def gain(self, labels: Tensor) -> Tensor:
         return _powers(labels).exp2() - 1 if self.dcg == "exp-log2" else labels
 
@@ -105,9 +102,6 @@ class nERR(Measure):
     name: ClassVar[str] = "nERR"
 
     max_rel: int | None = None
-
-    def relevant(self, labels: Tensor) -> Tensor:
-        return labels > 0
 
     def _stops(self, labels: Tensor) -> Tensor:
         """p, the probability that a document stops the reader: ``[B, N]``."""

@@ -75,18 +75,17 @@ def find_averaged(model: str | Path) -> Path:
 
 def check_alike(places: Sequence[Path], contracts: Sequence[Mapping[str, Any]]) -> None:
     """Refuse models that read their inputs in different ways, or whose weights are of other shapes."""
-    alike = [_reading(contract) for contract in contracts if contract]
-    for place, reading in zip([p for p, c in zip(places, contracts, strict=True) if c], alike, strict=True):
-        if different := [key for key in sorted(reading | alike[0]) if reading.get(key) != alike[0].get(key)]:
-            key = different[0]
+    read = [(place, _reading(contract)) for place, contract in zip(places, contracts, strict=True) if contract]
+    for place, own in read:
+        first = read[0][1]
+        if key := min((key for key in own | first if own.get(key) != first.get(key)), default=None):
             raise UserError(
-                f"{place}: {key} is {reading.get(key)!r}, not {alike[0].get(key)!r} as in {places[0]}; only models "
-                "that differ in nothing but their weights are averaged"
+                f"{place}: {key} is {own.get(key)!r}, not {first.get(key)!r} as in {places[0]}; only models that "
+                "differ in nothing but their weights are averaged"
             )
     shapes = [_shapes(place) for place in places]
     for place, own in zip(places, shapes, strict=True):
-        if different := sorted(name for name in own | shapes[0] if own.get(name) != shapes[0].get(name)):
-            name = different[0]
+        if name := min((name for name in own | shapes[0] if own.get(name) != shapes[0].get(name)), default=None):
             raise UserError(
                 f"{place}: the weight {name} is {own.get(name, 'missing')}, and in {places[0]} "
                 f"{shapes[0].get(name, 'missing')}; models of one architecture are averaged"
@@ -148,10 +147,9 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
     import torch
 
     settings = [json.loads((place / ADAPTER_CONFIG).read_text(encoding="utf-8")) for place in places]
-    if odd := [
-        place for place, own in zip(places, settings, strict=True) if own.get("rank_pattern") or own.get("use_rslora")
-    ]:
-        raise UserError(f"{odd[0]}: adapters whose ranks differ from layer to layer, or rsLoRA's, are not averaged")
+    for place, own in zip(places, settings, strict=True):
+        if own.get("rank_pattern") or own.get("use_rslora"):
+            raise UserError(f"{place}: adapters whose ranks differ from layer to layer, or rsLoRA's, are not averaged")
     scales = [own["lora_alpha"] / own["r"] for own in settings]
     rank = sum(own["r"] for own in settings)
     adapters = [{name: tensor[:] for name, tensor in _slices(place)} for place in places]

@@ -74,10 +74,8 @@ class Model(Described, ABC):
     def probabilities(self, lists: Any, /) -> Array:
         """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order."""
         if self.calibration is None:
-            raise UserError(
-                "probabilities: the model is not calibrated; rerank calibrate --model FOLDER --lists VALIDATION does "
-                "that, and rerank.load(FOLDER) reads it"
-            )
+            way = "rerank calibrate --model FOLDER --lists VALIDATION does that, and rerank.load(FOLDER) reads it"
+            raise UserError(f"probabilities: the model is not calibrated; {way}")
         return self.calibration(self.predict(lists))
 
     def check(self, lists: Any) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rerank.errors import UserError, one_line
+from rerank.lists.view import Lists
 from rerank.progress import log
 from rerank.storage.arrow import Array
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
 
 
 def check_added(lists: Lists, names: Sequence[str]) -> None:

@@ -94,11 +94,10 @@ def copy_model(model: str | Path, folder: Path) -> None:
 
 def find_normaliser(path: str, base: type) -> Any:
     """The class of a normaliser that a contract names; a user's only where the user has imported it."""
-    found: Any = None
-    module, _, kind = path.rpartition(".")
     if path in NORMALISERS:
-        found = getattr(import_module(NORMALISERS[path]), path)
+        found: Any = getattr(import_module(NORMALISERS[path]), path)
     else:
+        module, _, kind = path.rpartition(".")
         found = vars(sys.modules.get(module, sys)).get(kind)  # a module's own __getattr__ may import more
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UserError(f"normalise: {path} is not one of ours, nor one that you have imported")

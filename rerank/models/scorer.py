@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from threading import Barrier, RLock
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -24,10 +24,6 @@ from rerank.models.base import Inputs, Model
 from rerank.progress import log, tqdm
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array, list_numbers, starts_of
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-
 
 ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
@@ -93,7 +89,7 @@ def score_candidates(
                 while len(left):
                     chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
                     workers = min(workers, len(chunks.all))
-                    work = partial(_work, scorer, batch_of, chunks, bar, precision, device)
+                    work = partial(_work, scorer, batch_of, chunks, bar, precision)
                     for chunk, values in work() if workers <= 1 else _in_threads(work, chunks, workers):
                         scores[chunk] = values
                     stops.check()
@@ -118,11 +114,7 @@ def score_candidates(
 
 
 class Chunks:
-    """Chunks that threads take one by one, until one of them is too large or the process is asked to stop.
-
-    Attributes:
-        all: positions of the candidates that are scored together, chunk by chunk.
-    """
+    """Chunks that threads take one by one, until one is too large or the process is asked to stop."""
 
     def __init__(self, chunks: list[Array]) -> None:
         self.all, self.too_large = chunks, list[Array]()
@@ -145,15 +137,10 @@ class Chunks:
 
 
 def _work(
-    scorer: Any,
-    batch_of: Callable[[Array], dict[str, Any]],
-    chunks: Chunks,
-    bar: Any,
-    precision: Precision,
-    device: torch.device,
+    scorer: Any, batch_of: Callable[[Array], dict[str, Any]], chunks: Chunks, bar: Any, precision: Precision
 ) -> Scored:
     scored = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, device), weights_stay():
+    with torch.inference_mode(), autocast(precision, next(scorer.parameters()).device), weights_stay():
         for chunk in chunks:
             try:
                 scored.append((chunk, scorer.score(batch_of(chunk))))

@@ -11,22 +11,13 @@ from typing import Any
 from rerank.lazy import find
 
 _HOMES = {
-    "Approx": "sigmoids",
-    "Batch": "base",
-    "Exact": "base",
-    "FastSoftSort": "fastsoftsort",
-    "Fidelity": "fidelity",
-    "NeuralSort": "neuralsort",
-    "OptimalTransport": "transport",
-    "RankIndicators": "base",
-    "Relaxation": "base",
-    "SmoothI": "smoothi",
-    "SoftRanks": "base",
-    "SoftSort": "softsort",
-    "TwinSigmoid": "sigmoids",
+    **dict.fromkeys(("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"), "base"),
+    **dict.fromkeys(("Approx", "TwinSigmoid"), "sigmoids"),
+    **{"FastSoftSort": "fastsoftsort", "NeuralSort": "neuralsort", "OptimalTransport": "transport"},
+    **{"Fidelity": "fidelity", "SmoothI": "smoothi", "SoftSort": "softsort"},
 }
 
-__all__ = ["load_all", *_HOMES]
+__all__ = ["load_all", *sorted(_HOMES)]
 
 
 def load_all() -> dict[str, type]:
@@ -37,7 +28,7 @@ def load_all() -> dict[str, type]:
     """
     from rerank.relaxations.base import RankIndicators, Relaxation, SoftRanks
 
-    classes = {name: __getattr__(name) for name in _HOMES}
+    classes = {name: __getattr__(name) for name in sorted(_HOMES)}
     others = (Relaxation, RankIndicators, SoftRanks, classes["Exact"])  # families, and what has no gradient
     return {name: kind for name, kind in classes.items() if issubclass(kind, Relaxation) and kind not in others}
 

@@ -148,10 +148,8 @@ class FastSoftSort(SoftRanks):
     ) -> None:
         if isinstance(strength, str) and beta != BETA:
             raise UserError("beta is the steepness over ranks, and strength='spread' compares scores; give a strength")
-        self.strength = strength
-        self.by_scores = isinstance(strength, str)
-        self.regularization = regularization
-        self.beta = beta
+        self.strength, self.by_scores = strength, isinstance(strength, str)
+        self.regularization, self.beta = regularization, beta
 
     def ranks(self, batch: Batch) -> Tensor:
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends

@@ -57,12 +57,8 @@ class NeuralSort(RankIndicators):
     ) -> None:
         if sinkhorn < (1 if transposed else 0):
             raise UserError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
-        self.tau = tau
-        self.sinkhorn = sinkhorn
-        self.tolerance = tolerance
-        self.transposed = transposed
-        self.samples = samples
-        self.beta = beta
+        self.tau, self.sinkhorn, self.tolerance = tau, sinkhorn, tolerance
+        self.transposed, self.samples, self.beta = transposed, samples, beta
         if transposed:
             self.measures = ("nDCG",)
             self.gains = ("documents",)

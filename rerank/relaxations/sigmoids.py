@@ -19,31 +19,9 @@ SMALL = 1 << 16
 """Pairs of documents up to which it costs less to keep them for the backward pass than to compute them anew."""
 
 
-def sigmoid_ranks(batch: Batch, alpha: float | Tensor) -> Tensor:
-    """``r_i = 1 + sum_{j != i} sigmoid(alpha (s_j - s_i))`` of the documents asked for, ``[B, R]``.
-
-    Alpha is one steepness, or one per list, ``[B, 1]``, which counts as constant.
-    """
-    alpha = _per_list(alpha)
-    if batch.rows.numel() * batch.scores.shape[1] <= SMALL:
-        rivals = batch.scores.masked_fill(~batch.mask, -torch.inf)[:, None, :]
-        return 0.5 + (alpha * (rivals - batch.at_rows(batch.scores)[:, :, None])).sigmoid().sum(dim=2)
-    own = batch.at_rows(batch.scores.detach())
-    ranks = torch.empty_like(own)
-    for rows in _blocks(batch):
-        ranks[:, rows] = _behind(batch, own[:, rows], alpha).sum(dim=2)
-    ranks += 0.5  # one for the rank's base, less a half for the pair (i, i)
-    return _Ranks.apply(batch.scores, ranks, batch, alpha, 1)
-
-
-def twin_ranks(batch: Batch, alpha: float | Tensor, gradient: Gradient) -> Tensor:
-    """The exact ranks of the documents asked for, ``[B, R]``, with the backward weights of ``gradient``."""
-    return _Ranks.apply(batch.scores, batch.at_rows(batch.exact), batch, _per_list(alpha), gradient)
-
-
-def _per_list(alpha: float | Tensor) -> float | Tensor:
-    """To multiply ``[B, R, N]`` with."""
-    return alpha[:, :, None] if isinstance(alpha, Tensor) else alpha
+def _steepness(alpha: float | Spread, batch: Batch) -> float | Tensor:
+    """What multiplies differences of scores, ``[B, R, N]``: alpha, or one for each list, which counts as constant."""
+    return steepness(batch.spread)[:, :, None] if isinstance(alpha, str) else alpha
 
 
 def _blocks(batch: Batch) -> Iterator[slice]:
@@ -133,7 +111,16 @@ class Approx(SoftRanks):
         self.cutoff_shift = 0.5 if half_rank or self.by_scores else 0.0
 
     def ranks(self, batch: Batch) -> Tensor:
-        return sigmoid_ranks(batch, steepness(batch.spread) if isinstance(self.alpha, str) else self.alpha)
+        alpha = _steepness(self.alpha, batch)
+        if batch.rows.numel() * batch.scores.shape[1] <= SMALL:
+            rivals = batch.scores.masked_fill(~batch.mask, -torch.inf)[:, None, :]
+            return 0.5 + (alpha * (rivals - batch.at_rows(batch.scores)[:, :, None])).sigmoid().sum(dim=2)
+        own = batch.at_rows(batch.scores.detach())
+        ranks = torch.empty_like(own)
+        for rows in _blocks(batch):
+            ranks[:, rows] = _behind(batch, own[:, rows], alpha).sum(dim=2)
+        ranks += 0.5  # one for the rank's base, less a half for the pair (i, i)
+        return _Ranks.apply(batch.scores, ranks, batch, alpha, 1)
 
     def identity(self) -> dict[str, Any]:
         """Without ``half_rank``: it tells at a cut-off alone, where :class:`DirectMetric` says so."""
@@ -173,9 +160,8 @@ class TwinSigmoid(SoftRanks):
     exact_ranks = True
 
     def __init__(self, gradient: Gradient = 3, alpha: Positive | Spread = 1.0) -> None:
-        self.gradient = gradient
-        self.alpha = alpha
-        self.by_scores = isinstance(alpha, str)
+        self.gradient, self.alpha, self.by_scores = gradient, alpha, isinstance(alpha, str)
 
     def ranks(self, batch: Batch) -> Tensor:
-        return twin_ranks(batch, steepness(batch.spread) if isinstance(self.alpha, str) else self.alpha, self.gradient)
+        alpha = _steepness(self.alpha, batch)
+        return _Ranks.apply(batch.scores, batch.at_rows(batch.exact), batch, alpha, self.gradient)

@@ -64,10 +64,7 @@ class SmoothI(RankIndicators):
     def __init__(
         self, alpha: Positive = 1.0, delta: Rate = 0.1, stop_gradient: bool = True, steady: bool = False
     ) -> None:
-        self.alpha = alpha
-        self.delta = delta
-        self.stop_gradient = stop_gradient
-        self.steady = steady
+        self.alpha, self.delta, self.stop_gradient, self.steady = alpha, delta, stop_gradient, steady
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         return torch.stack(list(self._rows(scores, mask, depth)), dim=1)

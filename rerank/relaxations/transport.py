@@ -39,8 +39,7 @@ class OptimalTransport(RankIndicators):
     """
 
     def __init__(self, epsilon: Positive = 0.1, iterations: Count = 50) -> None:
-        self.epsilon = epsilon
-        self.iterations = iterations
+        self.epsilon, self.iterations = epsilon, iterations
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         every = torch.diag_embed(mask.to(scores.dtype))

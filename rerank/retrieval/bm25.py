@@ -33,9 +33,8 @@ from rerank.storage.locks import held, tidied
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""
 
-ANALYZERS = dict(
-    line.split() for line in Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8").splitlines()
-)
+_LANGUAGES = Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8")
+ANALYZERS = dict(line.split() for line in _LANGUAGES.splitlines())
 """Analysers by the code of their language (ISO 639). Chinese and Korean are cut into pairs of characters."""
 
 PAIRS = 1 << 17
@@ -67,10 +66,8 @@ def analyzer(language: str) -> Any:
     known = java_class("io.anserini.analysis.AnalyzerMap")
     known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
     if language == "th" and not java_class("org.apache.lucene.analysis.th.ThaiTokenizer").DBBI_AVAILABLE:
-        raise UserError(
-            "language: this Java cannot tell Thai words apart, as it comes without other languages' data; "
-            "set JAVA_HOME to a whole JDK, version 21 or later"
-        )
+        why = "this Java cannot tell Thai words apart, as it comes without other languages' data"
+        raise UserError(f"language: {why}; set JAVA_HOME to a whole JDK, version 21 or later")
     return known.getLanguageSpecificAnalyzer(language)
 
 
@@ -229,9 +226,7 @@ class BM25:
                     ranked = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
                     id, times = Counter(document.id for document in ranked).most_common(1)[0] if ranked else ("", 0)
                     if times > 1:  # as in some indexes that others made
-                        raise UserError(
-                            f"{index}: has several documents of the id {id!r}; ids are unique, index it again"
-                        )
+                        raise UserError(f"{index}: has several documents of the id {id!r}; index it again, each once")
                     yield ranked
 
     def configure(self, searcher: Any, index: Path) -> None:
@@ -241,9 +236,7 @@ class BM25:
         if (index / MANIFEST).is_file():  # somebody else's index does not say how its texts were analysed
             stored_as = read_sealed(index / MANIFEST).get("analyzer", wanted)
         if stored_as != wanted:
-            raise UserError(
-                f"{index}: was analysed by {stored_as}, not {wanted}; give the --language that it was made with"
-            )
+            raise UserError(f"{index}: was analysed by {stored_as}, not {wanted}; give the --language of the index")
         if wanted != ENGLISH:
             searcher.set_analyzer(analyzer(self.language))
 

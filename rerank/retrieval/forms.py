@@ -57,10 +57,14 @@ def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = No
         found = named_columns(given, FIELDS | some_names("rank"), columns, name, optional=["rank"])
         rows = found["query_id"], found["doc_id"], found["score"], found.get("rank")
     elif isinstance(given, Iterable):
-        rows = _of_objects(given, name)
+        try:
+            listed = [(one.query_id, one.doc_id, one.score) for one in given]
+        except AttributeError as error:
+            raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
+        rows = [row[0] for row in listed], [row[1] for row in listed], [row[2] for row in listed], None
     else:
         raise UserError(f"{name}: {type(given).__name__} is not a run; give a dictionary, a data frame or a file")
-    return _table(*rows, empty, name)
+    return _table(rows, empty, name)
 
 
 def _of_mapping(given: Mapping[Any, Any], name: str) -> Rows:
@@ -73,34 +77,16 @@ def _of_mapping(given: Mapping[Any, Any], name: str) -> Rows:
             raise UserError(
                 f"{name}: query {str(query)!r}: expected documents with their scores, not {str(ranked)[:60]!r}"
             ) from error
-        for rank, (document, score) in enumerate(pairs):
-            queries.append(query)
-            documents.append(document)
-            scores.append(score)
-            ranks.append(rank)
+        queries += [query] * len(pairs)
+        documents += [document for document, _ in pairs]
+        scores += [score for _, score in pairs]
+        ranks += [*range(len(pairs))]
     return queries, documents, scores, ranks if ordered else None
 
 
-def _of_objects(given: Iterable[Any], name: str) -> Rows:
-    try:
-        listed = [(one.query_id, one.doc_id, one.score) for one in given]
-    except AttributeError as error:
-        raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
-    queries, documents, scores = (list(column) for column in zip(*listed, strict=True)) if listed else ([], [], [])
-    return queries, documents, scores, None
-
-
-def _table(
-    given_queries: list[Any],
-    given_documents: list[Any],
-    scores: list[Any],
-    ranks: list[Any] | None,
-    empty: list[str],
-    name: str,
-) -> RunTable:
-    queries, documents = (
-        checked_ids(ids, lambda row: f"{name}: pair {row + 1}") for ids in (given_queries, given_documents)
-    )
+def _table(rows: Rows, empty: list[str], name: str) -> RunTable:
+    *ids_of_both, scores, ranks = rows
+    queries, documents = (checked_ids(ids, lambda row: f"{name}: pair {row + 1}") for ids in ids_of_both)
 
     def where(row: int) -> str:
         return f"{name}: query {queries[row]!r}, document {documents[row]!r}"

@@ -26,11 +26,8 @@ def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown
     A score is Lucene's own for this query, similarity and analyser, rounded as a search rounds it: the float32 that
     `BM25.search` gives, but for the millionths by which a search lowers documents that tie with the one before.
 
-    Args:
-        model: BM25 and its parameters.
-        index: folder of a Lucene index.
-        complete: whether the index has every document that has a term. One that it lacks then shares no term with any
-            query and scores 0, as those do that share none with this query; otherwise nothing is known of it.
+    A ``complete`` index has every document that has a term. One that it lacks then shares no term with any query and
+    scores 0, as those do that share none with this query; otherwise nothing is known of it.
     """
     with open_index(index) as searcher:
         model.configure(searcher, index)
@@ -49,9 +46,8 @@ def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown
 
 def _search(searcher: Any, inner: Any, query: Query, ids: Sequence[str]) -> Iterator[tuple[str, float]]:
     """The ids and scores of those of these documents that share a term with the query, by one search for all."""
-    builder, occur = (
-        java_class(f"org.apache.lucene.search.Boolean{name}") for name in ("Query$Builder", "Clause$Occur")
-    )
+    builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")
+    occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
     text = query.text.encode(errors="replace").decode()
     terms = searcher.generator.buildQuery("contents", searcher.get_analyzer(), text)
     chosen = id_query(ids)  # not within the next line: pyjnius binds a method to one object at a time

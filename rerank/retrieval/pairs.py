@@ -121,12 +121,9 @@ def _reciprocal(rank: str, where: str) -> float:
 
 
 def _json(path: Path, run: bool) -> Reader:
-    def rows() -> Iterator[Row]:
-        for where, query, hits in read_lists(path):
-            for id, _, rank, score in hits:
-                yield where, query.id, id, rank, [score]
-
-    return ["score"], _batches(["score"], rows())
+    lists = read_lists(path)
+    rows = ((where, query.id, id, rank, [score]) for where, query, hits in lists for id, _, rank, score in hits)
+    return ["score"], _batches(["score"], rows)
 
 
 def _json_lines(path: Path, run: bool) -> Reader:
@@ -140,9 +137,7 @@ def _json_lines(path: Path, run: bool) -> Reader:
             try:
                 yield f"{path}:{number}", record[query], record[document], number, [record[name] for name in names]
             except KeyError as error:
-                raise UserError(
-                    f"{path}:{number}: no field {error}, which line {first[0]} has; null means none"
-                ) from None
+                raise UserError(f"{path}:{number}: no field {error}, which line {first[0]} has; null is none") from None
 
     return names, _batches(names, rows())
 
@@ -153,12 +148,11 @@ def _csv(path: Path, run: bool) -> Reader:
         return ["score"], iter(())
     query, document, names = _fields(f"{path}:{place}", header, run)
     query_at, document_at, numbers_at = header.index(query), header.index(document), list(map(header.index, names))
-
-    def rows() -> Iterator[Row]:
-        for number, cells in islice(read_csv(path), 1, None):
-            yield f"{path}:{number}", cells[query_at], cells[document_at], number, [cells[i] for i in numbers_at]
-
-    return names, _batches(names, rows())
+    rows = (
+        (f"{path}:{number}", cells[query_at], cells[document_at], number, [cells[i] for i in numbers_at])
+        for number, cells in islice(read_csv(path), 1, None)
+    )
+    return names, _batches(names, rows)
 
 
 def _parquet(path: Path, run: bool) -> Reader:

@@ -70,14 +70,9 @@ class RunTable(Mapping[str, list[Scored]]):
         import pandas as pd
 
         lengths = np.diff(self.offsets)
-        return pd.DataFrame(
-            {
-                "query_id": np.repeat(np.array(self.queries, dtype=object), lengths),
-                "doc_id": self.documents.to_pylist(),
-                "rank": np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], lengths) + 1,
-                "score": self.scores,
-            }
-        )
+        queries, ids = np.repeat(np.array(self.queries, dtype=object), lengths), self.documents.to_pylist()
+        ranks = np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], lengths) + 1
+        return pd.DataFrame({"query_id": queries, "doc_id": ids, "rank": ranks, "score": self.scores})
 
     def _repr_html_(self) -> str:
         return shown(repr(self), self.to_dataframe())
@@ -160,11 +155,9 @@ def read_run(path: str | Path) -> RunTable:
     try:
         return _read(path)
     except TwiceError as twice:
-        query, document = twice.args
-        where = _second_place(path, query, document)
-        raise UserError(
-            f"{where}: document {document!r} is in the list of query {query!r} already; keep one"
-        ) from twice
+        query, id = twice.args
+        where = _second_place(path, query, id)
+        raise UserError(f"{where}: document {id!r} is in the list of query {query!r} already; keep one") from twice
 
 
 def _read(path: str | Path) -> RunTable:
@@ -177,9 +170,8 @@ def _read(path: str | Path) -> RunTable:
         documents.append(pairs.documents)
         ranks.append(pairs.ranks)
         scores.append(no_gaps(pairs.values[:, 0], pairs.where))
-    return as_table(
-        list(numbers), _joined(queries), pa.chunked_array(documents, pa.large_string()), _joined(ranks), _joined(scores)
-    )
+    ids = pa.chunked_array(documents, pa.large_string())
+    return as_table(list(numbers), _joined(queries), ids, _joined(ranks), _joined(scores))
 
 
 def _joined(parts: list[Array]) -> Array:
@@ -235,13 +227,8 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
                 raise ValueError(f"query {query!r} has a document twice")
             # Nine digits determine a float32, by way of a double too: they err by less than 5e-9 of the value,
             # and the border to the next float32 is 1.4e-8 of it away or more.
-            scores = strictly_decreasing(given).tolist()
-            ranks = range(1, len(ids) + 1)
-            lines = [
-                f"{query} Q0 {id} {rank} {score:.9g} {tag}\n"
-                for id, rank, score in zip(ids, ranks, scores, strict=True)
-            ]
-            file.write("".join(lines))
+            rows = zip(ids, range(1, len(ids) + 1), strictly_decreasing(given).tolist(), strict=True)
+            file.write("".join([f"{query} Q0 {id} {rank} {score:.9g} {tag}\n" for id, rank, score in rows]))
 
 
 def best_first(ids: Sequence[str], scores: np.ndarray) -> list[int]:

@@ -80,10 +80,7 @@ class OfColumn(Contender):
 
 
 class OfServer(Contender):
-    """A server that answers as Cohere's and Jina's do, a query at a time.
-
-    Its scores of the deepest lists are taken for all depths.
-    """
+    """A server that answers as Cohere's and Jina's do, a query at a time; its deepest scores serve all depths."""
 
     kind = "server"
 
@@ -106,23 +103,19 @@ class OfServer(Contender):
                 said = answer.read()
         except HTTPError as error:
             why = one_line(error.read(1000).decode(errors="replace"))[:200]
-            raise UserError(
-                f"{url}: answers {len(documents)} documents by {error.code} {error.reason} ({why})"
-            ) from error
+            status = f"{error.code} {error.reason} ({why})"
+            raise UserError(f"{url}: answers {len(documents)} documents by {status}") from error
         except (OSError, ValueError) as error:
             raise UserError(f"{url}: cannot be reached ({one_line(error)}); is the server running?") from error
         try:
             content = json.loads(said)
             found = {int(entry["index"]): float(entry["relevance_score"]) for entry in content["results"]}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f'{url}: expected {{"results": [{{"index": 0, "relevance_score": 0.5}}]}}, not {said[:100]!r}'
-            ) from error
+            right = '{"results": [{"index": 0, "relevance_score": 0.5}]}'
+            raise UserError(f"{url}: expected {right}, not {said[:100]!r}") from error
         scores = np.array([found.get(i, np.nan) for i in range(len(documents))], dtype=np.float32)
         if lacking := int((~np.isfinite(scores)).sum()):
-            raise UserError(
-                f"{url}: has no number for {lacking} of {len(documents)} documents; rerank fewer with --depths"
-            )
+            raise UserError(f"{url}: has no number for {lacking} of {len(documents)} documents; give lower --depths")
         return scores
 
     def scores(self, lists: Lists, depths: Sequence[int]) -> Iterator[Array]:

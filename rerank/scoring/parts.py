@@ -45,11 +45,9 @@ class Parts:
         columns = {name: lists.store.column_hash(name) for name in files}
         which = np.concatenate([lists.queries, lists.lengths]).astype(np.int64).tobytes()
         about = canonical([made, columns])
-        self._folder = place / digest(
-            "3", lists.store.manifest["candidates"], which, about, str(pairs := pairs_of(model))
-        )
-        self._lists = lists
-        self._ranges = blocks(lists.offsets, pairs)
+        pairs = pairs_of(model)
+        self._folder = place / digest("3", lists.store.manifest["candidates"], which, about, str(pairs))
+        self._lists, self._ranges = lists, blocks(lists.offsets, pairs)
 
     def lists(self, part: int) -> Lists:
         return self._lists.select(np.arange(*self._ranges[part]))

@@ -111,9 +111,7 @@ def decoded(raw: bytes, path: str | Path, number: int) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}:{number}: the byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from error
+        raise UserError(f"{path}:{number}: the byte 0x{raw[error.start]:02x} is not UTF-8; save it as UTF-8") from error
 
 
 def read_lines(
@@ -185,10 +183,7 @@ def cache_folder() -> Path:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name to write to before a file or folder takes its place.
-
-    It is random, as a process id is not enough: two machines that share a disk may have the same.
-    """
+    """A name to write to first, random: two machines that share a disk may have processes of the same id."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
@@ -229,10 +224,8 @@ OURS = {
 def check_apart(output: str | Path, **inputs: Any) -> None:
     """Refuse to write over what is read, or is part of a model, of lists or of a run.
 
-    Args:
-        output: the file to write, or the folder to replace.
-        inputs: what is read, by the names of the options: a file, a folder whose files are all read, or the name of a
-            collection with one of these behind its colon; what is no path is left aside.
+    Inputs are what is read, by the names of the options: a file, a folder whose files are all read, or the name of a
+    collection with one of these behind its colon; what is no path is left aside.
     """
     target = Path(os.path.realpath(output))
     for name, given in inputs.items():

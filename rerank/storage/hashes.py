@@ -28,17 +28,15 @@ SETTLED = 2.0
 """A file this many seconds old cannot change again without a new time stamp."""
 
 LARGE = 16 << 20
-"""Hashes of files this large or larger are remembered on disk, too."""
+"""Hashes of files this large or larger are remembered on disk, too, under `cache_folder`."""
 
+AGAIN = "copy the folder again or make it again"
 SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n\Z')
 _memory: dict[tuple[str, str], tuple[str, str]] = {}
 
 
 def sha256_of(path: str | Path, remembered: bool = True) -> str:
-    """The SHA-256 of a file's content, in hex; an earlier one is believed while size, inode and time stamps stay.
-
-    Those of files of 16 MiB and more are kept under `cache_folder`.
-    """
+    """The SHA-256 of a file's content, in hex; an earlier one is believed while size, inode and time stamps stay."""
     return _remembered(Path(path), "content", _content_hash, remembered)
 
 
@@ -51,9 +49,8 @@ def sha256_of_files(folder: Path, files: Sequence[Path]) -> str:
     def compute(folder: Path) -> str:
         total = hashlib.sha256()
         for file in files:
-            total.update(
-                f"{file.relative_to(folder).as_posix()}\0{_content_hash(file)}\n".encode(errors="surrogateescape")
-            )
+            line = f"{file.relative_to(folder).as_posix()}\0{_content_hash(file)}\n"
+            total.update(line.encode(errors="surrogateescape"))
         return total.hexdigest()
 
     names = digest(*(os.fsencode(file.relative_to(folder)) for file in files))
@@ -74,10 +71,7 @@ def check_files(folder: Path, files: Mapping[str, str], remembered: bool = True)
 
 
 def write_sealed(path: str | Path, content: Mapping[str, Any]) -> str:
-    """Write a JSON object with its own hash as the last key, ``sha256``.
-
-    It is the SHA-256 of the file's bytes with zeros in the place of the hash, so that every flipped bit shows.
-    """
+    """Write a JSON object whose last key, ``sha256``, is the hash of the file's bytes, with zeros in its own place."""
     text = json.dumps({**content, KEY: ZEROS}, indent=2) + "\n"
     seal = hashlib.sha256(text.encode()).hexdigest()
     before, _, after = text.rpartition(ZEROS)
@@ -92,10 +86,8 @@ def read_sealed(path: str | Path) -> dict[str, Any]:
     with _cannot_be_read(path):
         data = path.read_bytes()
     if (end := SEALED_END.search(data, max(0, len(data) - 80))) is None:
-        raise UserError(
-            f"{path}: no {KEY} of its own at the end; it was cut short or changed, or not written by this version; "
-            "copy the folder again or make it again"
-        )
+        why = "it was cut short or changed, or not written by this version"
+        raise UserError(f"{path}: no {KEY} of its own at the end; {why}; {AGAIN}")
     expected = end[1].decode()
     found = hashlib.sha256(data[: end.start(1)] + ZEROS.encode() + data[end.end(1) :]).hexdigest()
     if found != expected:
@@ -150,9 +142,7 @@ def _seal_of(path: Path) -> tuple[int, str]:
         seal = head = b""
     if re.fullmatch(rb"[0-9a-f]{64}", seal) and head.count(seal) == 1:
         return head.index(seal), seal.decode()
-    raise UserError(
-        f"{path}: damaged, as it does not start as a sealed Arrow file; copy the folder again or make it again"
-    )
+    raise UserError(f"{path}: damaged, as it does not start as a sealed Arrow file; {AGAIN}")
 
 
 def _content_hash(path: Path) -> str:
@@ -210,4 +200,4 @@ def _cannot_be_read(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, found: str, expected: str) -> UserError:
-    return UserError(f"{path}: damaged ({KEY} {found}, expected {expected}); copy the folder again or make it again")
+    return UserError(f"{path}: damaged ({KEY} {found}, expected {expected}); {AGAIN}")

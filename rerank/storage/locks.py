@@ -48,10 +48,8 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
     What is no regular file (a pipe, ``/dev/stdout``) is not locked. On file systems without locks there is a warning
     and no lock; what is written stays whole, by its renames.
 
-    Args:
-        path: what to hold.
-        doing: what for, such as ``rerank train``; shown to whoever is refused.
-        wait: whether to wait for another holder, with a line in the log, or to fail at once.
+    ``doing`` says what for, such as ``rerank train``, to whoever is refused. Another holder is an error, or with
+    ``wait`` is waited for, with a line in the log.
     """
     if is_stream(Path(path)):
         yield

@@ -58,9 +58,7 @@ class Embedder:
             raw = encode(list(texts), batch_size=BATCH, show_progress_bar=False, convert_to_tensor=True)
         vectors: Array = torch.nn.functional.normalize(raw.float(), dim=-1).cpu().numpy()
         if not np.isfinite(vectors).all():
-            raise UserError(
-                f"{self.name}: some vectors are not finite; is it an embedding model? Or take --precision fp32"
-            )
+            raise UserError(f"{self.name}: vectors are not finite; is it an embedding model? Or take --precision fp32")
         return vectors
 
 
@@ -102,7 +100,5 @@ def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
     for precision in ("fp32", "bf16", "fp16"):
         if id_of({"files": files, "precision": precision}) == made["sha256"]:
             return Embedder(made["model"], precision)
-    raise UserError(
-        f"column {column}: {made['model']} is another model now than the one whose cosines are mixed in; give the "
-        "column, or make the ranker again"
-    )
+    why = f"{made['model']} is another model now than the one whose cosines are mixed in"
+    raise UserError(f"column {column}: {why}; give the column, or make the ranker again")

@@ -148,10 +148,8 @@ class DecoderPart(TextPart):
         for word in (self.prompt.yes, self.prompt.no):
             ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
             if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
-                raise UserError(
-                    f"{self.spec.name}: its tokenizer has no token {word!r}, the answer in model.template; name one it "
-                    "has"
-                )
+                why = f"its tokenizer has no token {word!r}, the answer in model.template"
+                raise UserError(f"{self.spec.name}: {why}; name one it has")
             answers += ids or []
         return answers
 
@@ -290,9 +288,7 @@ def _load_language_model(folder: Path, config: Any) -> Any:
         network, info = kind.from_pretrained(folder, **loading(config))
     check_found(network, info, folder)
     if info["missing_keys"]:
-        raise UserError(
-            f"{folder}: no language-model head ({sorted(info['missing_keys'])[0]}); use a checkpoint with one"
-        )
+        raise UserError(f"{folder}: no language-model head ({min(info['missing_keys'])}); use a checkpoint with one")
     return network
 
 

@@ -21,12 +21,7 @@ from rerank.storage.arrow import Array
 
 
 class TextScorer(RanksTexts, Scorer):
-    """A network that scores pairs of texts.
-
-    Attributes:
-        name: what the model is called.
-        start: the first stage's share of the scores.
-    """
+    """A network that scores pairs of texts; ``start`` is the first stage's share of the scores."""
 
     name: str
     start: Start

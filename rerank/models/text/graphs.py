@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rerank.errors import UserError, one_line
 from rerank.models.base import Inputs
@@ -24,9 +25,6 @@ from rerank.models.text.network import load_classifier, read_config
 from rerank.models.text.pairs import FlatInputs
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FILES = {
     "onnx": "onnx/model.onnx",

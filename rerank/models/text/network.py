@@ -46,9 +46,8 @@ def reading(folder: Path) -> Iterator[None]:
     except (UserError, MemoryError):
         raise
     except Exception as error:
-        raise UserError(
-            f"{folder}: cannot be read ({type(error).__name__}: {one_line(error)[:300]}); copy the model again"
-        ) from error
+        reason = f"{type(error).__name__}: {one_line(error)[:300]}"
+        raise UserError(f"{folder}: cannot be read ({reason}); copy the model again") from error
 
 
 def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
@@ -96,10 +95,8 @@ def read_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     if not any(any(folder.glob(pattern)) for pattern in ("tokenizer.json", "vocab.*", "*.model")):
-        raise UserError(
-            f"{folder}: a model folder without a tokenizer (no tokenizer.json, vocab.txt or *.model); copy it there "
-            "from where the model comes from"
-        )
+        lacks = "a tokenizer (no tokenizer.json, vocab.txt or *.model)"
+        raise UserError(f"{folder}: a model folder without {lacks}; copy it there from where the model comes from")
     with reading(folder):
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
@@ -154,10 +151,7 @@ def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
 
 
 def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
-    """Refuse an encoder that would start from random weights, or whose weights are not all read.
-
-    Heads for other tasks may stay unread.
-    """
+    """Refuse an encoder that lacks weights, or of whose weights some stay unread; heads for other tasks may."""
     missing = info["missing_keys"]
     prefix = f"{network.base_model_prefix}."
     inner = getattr(network, network.base_model_prefix, network)
@@ -211,10 +205,8 @@ def is_decoder(config: Any) -> bool:
 def knows_types(network: Any) -> bool:
     """Whether a model tells the two sides apart by token types (BERT does, DistilBERT and RoBERTa do not)."""
     encoder = getattr(network, network.base_model_prefix)
-    return (
-        getattr(encoder.config, "type_vocab_size", 0) > 1
-        and "token_type_ids" in inspect.signature(encoder.forward).parameters
-    )
+    takes = inspect.signature(encoder.forward).parameters
+    return getattr(encoder.config, "type_vocab_size", 0) > 1 and "token_type_ids" in takes
 
 
 def changes_itself(config: Any) -> bool:

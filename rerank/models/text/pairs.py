@@ -65,10 +65,8 @@ class PairTemplate:
         ids = np.asarray(encoded["input_ids"], dtype=np.int64)
         middle = ids[query[-1] + 1 : document[0]]
         if not len(middle):
-            raise UserError(
-                f"{tokenizer.name_or_path}: its tokenizer joins query and document without anything between them; take "
-                "one that has a template for pairs"
-            )
+            why = "its tokenizer joins query and document without anything between them"
+            raise UserError(f"{tokenizer.name_or_path}: {why}; take one that has a template for pairs")
         types: tuple[int, int, int, int, int] | None = None
         if with_types and "token_type_ids" in tokenizer.model_input_names:
             of = encoded["token_type_ids"]

@@ -109,12 +109,7 @@ class Spec:
 
 
 class Loaded(NamedTuple):
-    """What a part found in the folder.
-
-    Attributes:
-        network: scores rows of tokens as ``.logits``, ``[n, 1]``.
-        around: what stands around queries and documents, and joins their words.
-    """
+    """What a part found in the folder; its network scores rows of tokens as ``.logits``, ``[n, 1]``."""
 
     network: Any
     missing: list[str]

@@ -12,12 +12,11 @@ import numpy as np
 import yaml
 
 from rerank.errors import UserError, nearest
+from rerank.lists.tokens import Around
 from rerank.models.text.pairs import PairTemplate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from rerank.lists.tokens import Around
 
 SHIPPED = Path(__file__).parent / "templates"
 """Those of models that are known."""
@@ -67,7 +66,7 @@ class Prompt:
         if others["yes"] is None:
             raise UserError(f"{where}: yes: is missing; name the token whose logit is the score")
         for key, value in others.items():
-            if not (isinstance(value, str) or (value is None and key != "yes")):
+            if not isinstance(value, str | None):
                 raise UserError(f"{where}: {key}: expected a text, not {value!r} (quote it)")
         instructed = values.get("instructed", cls.instructed)
         prompt = cls(tuple(parts), **others, instructed=instructed)  # type: ignore[arg-type]
@@ -80,9 +79,8 @@ class Prompt:
     @classmethod
     def usual(cls, name: str) -> str | None:
         """The shipped template of a model on the hub; None where there is none."""
-        return next(
-            (path.stem for path in sorted(SHIPPED.glob("*.yaml")) if name in _read(path.stem)[1]["models"]), None
-        )
+        stems = (path.stem for path in sorted(SHIPPED.glob("*.yaml")))
+        return next((stem for stem in stems if name in _read(stem)[1]["models"]), None)
 
     def contract(self) -> dict[str, Any]:
         return asdict(self) | {"parts": list(self.parts)}
@@ -117,10 +115,9 @@ class Prompt:
         apart = [*pieces[0], *query, *pieces[1], *document, *pieces[2]]
         whole = [token for part in self.filled(*SAMPLE, tokenizer.bos_token or "") for token in _ids(tokenizer, part)]
         if apart != whole:
-            raise UserError(
-                f"{tokenizer.name_or_path}: its tokenizer joins the template and the texts in it; put {{query}} and "
-                "{document} into parts of their own"
-            )
+            why = "its tokenizer joins the template and the texts in it"
+            advice = "put {query} and {document} into parts of their own"
+            raise UserError(f"{tokenizer.name_or_path}: {why}; {advice}")
         return template, (around[0], around[1])
 
     def filled(self, query: str, document: str, bos: str = "") -> list[str]:

@@ -9,7 +9,7 @@ with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and ``t`` the t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,14 +17,11 @@ from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
+from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.columns import check_added, given_column
-from rerank.models.scorer import score_candidates
-
-if TYPE_CHECKING:
-    from rerank.lists.view import Lists
-    from rerank.models.scorer import Scorer
-    from rerank.storage.arrow import Array
+from rerank.models.scorer import Scorer, score_candidates
+from rerank.storage.arrow import Array
 
 DEPTH = 100
 """Default number of candidates of a list whose mean and deviation make z."""
@@ -121,22 +118,17 @@ class Start(nn.Module):
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
         """The z of the candidates of one list whose columns are given, ``[n, C]``."""
-        z = []
-        for name in self.columns:
-            values = given_column(columns, name, count, "the model starts from")
-            z.append(z_scores(values, np.array([0, count]), np.zeros(count, dtype=bool), self.depth))
+        given = [given_column(columns, name, count, "the model starts from") for name in self.columns]
+        offsets, added = np.array([0, count]), np.zeros(count, dtype=bool)
+        z = [z_scores(values, offsets, added, self.depth) for values in given]
         return torch.from_numpy(np.stack(z, axis=1))
 
 
 def last_layer(network: Any) -> nn.Linear:
     """The layer that makes the score: the last one with a single output, outside the encoder."""
-    found = [
-        module
-        for name, child in network.named_children()
-        if name != network.base_model_prefix
-        for module in child.modules()
-        if isinstance(module, nn.Linear) and module.out_features == 1
-    ]
+    parts = (part for name, part in network.named_children() if name != network.base_model_prefix)
+    layers = (module for part in parts for module in part.modules() if isinstance(module, nn.Linear))
+    found = [layer for layer in layers if layer.out_features == 1]
     if not found:
         raise UserError(f"model.start: the head of {type(network).__name__} has no last layer; choose model.head cls")
     return found[-1]

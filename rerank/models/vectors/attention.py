@@ -61,15 +61,14 @@ class SelfAttention(FeatureNetwork):
         return 16_384
 
     def build(self, features: int) -> None:
-        s = self.settings
-        self.first = nn.Linear(features, s["width"])
+        s, width = self.settings, self.settings["width"]
+        self.first = nn.Linear(features, width)
         block = nn.TransformerEncoderLayer(
-            s["width"], s["heads"], s["hidden"], s["dropout"], batch_first=True, norm_first=True
+            width, s["heads"], s["hidden"], s["dropout"], batch_first=True, norm_first=True
         )
-        self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(s["width"]), enable_nested_tensor=False)
-        self.last = nn.Sequential(
-            nn.Linear(s["width"], 1), *([] if s["output"] == "none" else [ACTIVATIONS[s["output"]]()])
-        )
+        self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(width), enable_nested_tensor=False)
+        output = [] if s["output"] == "none" else [ACTIVATIONS[s["output"]]()]
+        self.last = nn.Sequential(nn.Linear(width, 1), *output)
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""

@@ -48,10 +48,8 @@ class Trees(Model):
         try:
             self.module: Any = import_module(self.package)
         except ImportError as error:
-            raise UserError(
-                f"model: {type(self).__name__} needs {self.package}, which is not installed; pip install "
-                "'rerank-direct[ltr]'"
-            ) from error
+            name = type(self).__name__
+            raise UserError(f"model: {name} needs {self.package}; pip install 'rerank-direct[ltr]'") from error
 
     def vectors(self, lists: Lists) -> Array:
         """What the trees read of the candidates, ``[T, C]``; NaN where a system did not return one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch import device as Device
 
 from rerank.errors import UserError
+from rerank.features.normalise import Normaliser
 from rerank.features.parse import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
@@ -19,9 +20,6 @@ from rerank.lists.frames import memory_store
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.storage.arrow import Array, blocks, ranges
-
-if TYPE_CHECKING:
-    from rerank.features.normalise import Normaliser
 
 ROWS = 65_536
 """Rows normalised at a time."""
@@ -44,16 +42,13 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
     try:
         return lists.matrix(names)
     except UserError as error:
-        raise UserError(f"{lists.store}: the model reads {_shortened(names)}; {error}") from error
+        shown = ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
+        raise UserError(f"{lists.store}: the model reads {shown}; {error}") from error
 
 
 def check_columns(lists: Lists, names: Sequence[str], columns: Sequence[str]) -> None:
     """Refuse lists without the numbers that a model reads: ``names``, empty before training, of ``columns``."""
     vectors(lists.select([]), names or columns_of(lists, columns))
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
 
 
 def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], names: Sequence[str]) -> Lists:

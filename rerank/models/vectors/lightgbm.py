@@ -101,10 +101,8 @@ class LightGBM(Trees):
             self.booster.add_valid(self._data(validation, params, data), "validation")
 
     def _data(self, lists: Lists, params: dict[str, Any], reference: Any = None) -> Any:
-        data = self.module.Dataset(
-            self.vectors(lists), lists.grades, reference=reference, group=lists.lengths, params=params
-        )
-        return data.construct()
+        known = {"reference": reference, "group": lists.lengths, "params": params}
+        return self.module.Dataset(self.vectors(lists), lists.grades, **known).construct()
 
     def grow(self, objective: Objective | None) -> bool:
         if objective is None:
@@ -132,9 +130,8 @@ class LightGBM(Trees):
         try:
             self.booster = self.module.Booster(model_str=text)
         except (self.module.basic.LightGBMError, ValueError) as error:  # of the parameters behind the trees
-            raise UserError(
-                f"{path}: cannot be read ({one_line(error)}); copy the model again, or train again"
-            ) from error
+            reason = one_line(error)
+            raise UserError(f"{path}: cannot be read ({reason}); copy the model again, or train again") from error
 
     @property
     def count(self) -> int:

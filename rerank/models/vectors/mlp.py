@@ -15,13 +15,7 @@ from rerank.models.vectors.inputs import FeatureInputs, ListInputs
 from rerank.models.vectors.network import ACTIVATIONS, FeatureNetwork
 from rerank.settings.ranges import Count, Portion, Rate
 
-PLAIN: dict[str, Any] = {
-    "hidden": [1024],
-    "activation": "relu",
-    "batch_norm": "none",
-    "input_norm": False,
-    "output": "none",
-}
+PLAIN: dict[str, Any] = dict(hidden=[1024], activation="relu", batch_norm="none", input_norm=False, output="none")
 
 PRESETS: dict[str, dict[str, Any]] = {
     "linear": {"hidden": []},

@@ -125,6 +125,5 @@ class FeatureNetwork(Scorer):
         return model
 
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {
-    kind.__name__.lower(): kind for kind in (nn.ReLU, nn.CELU, nn.GELU, nn.Tanh, nn.Sigmoid)
-}
+_KINDS: tuple[type[nn.Module], ...] = (nn.ReLU, nn.CELU, nn.GELU, nn.Tanh, nn.Sigmoid)
+ACTIVATIONS = {kind.__name__.lower(): kind for kind in _KINDS}
