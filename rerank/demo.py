@@ -57,10 +57,7 @@ MODEL: dict[str, Any] = {"query_length": 32, "document_length": 64, "dropout": 0
 
 
 def run_demo(output: Path, ask: str | None = None) -> None:
-    """Do what is not done yet, print the table, answer a question.
-
-    Two thirds of the questions are trained on, the others tested: a table after a few minutes.
-    """
+    """Do what is not done yet, print the table (of the third of the questions that is held out), answer a question."""
     with _own_words():
         if ask is None or not (output / ANSWERS).is_file():
             _build(output)
@@ -92,15 +89,14 @@ def _build(output: Path) -> None:
     held_out = data.splits(SEED).test
     assert held_out is not None
     held_out = lists.select(np.isin(lists.query_ids, held_out.query_ids))
+    tested = len(held_out)
     log.info(
         "Python's documentation: %s docstrings, %d questions; %d to learn from, the others held out.",
-        *(f"{documents:,}", questions, questions - len(held_out)),
+        *(f"{documents:,}", questions, questions - tested),
     )
     answered = sum(bool((grades > 0).any()) for grades in np.split(held_out.grades, np.cumsum(held_out.lengths)[:-1]))
     log.info("[1/3] BM25, which matches words, takes %d docstrings for each question:", DEPTH)
-    log.info(
-        "      an answer is among them for %d of the %d. Reranking cannot find the others.", answered, len(held_out)
-    )
+    log.info("      an answer is among them for %d of the %d. Reranking cannot find the others.", answered, tested)
     log.info("[2/3] MiniLM, a small language model, learns to pick the text that followed a first sentence from")
     log.info("      %d others (no judgment needed), then from the judged questions: 3 minutes on two cores", NEGATIVES)
     log.info("      with bf16, 20 without.")
@@ -109,12 +105,11 @@ def _build(output: Path) -> None:
     with working("importing PyTorch"):
         from rerank.training.fit import fit
     sampler = PositivesNegatives(positives=1, negatives=NEGATIVES)
-    warm = fit(
-        _config(ENCODER, ListsData(str(output / "weak-lists"), validation_share=0), sampler, 1), output / WARM_UP
-    )
+    weak = ListsData(str(output / "weak-lists"), validation_share=0)
+    warm = fit(_config(ENCODER, weak, sampler, 1), output / WARM_UP)
     sampler = PositivesNegatives(positives=3, negatives=9)
     fit(_config(str(warm.folder / "best"), data, sampler, 2), output / "fold-1")
-    log.info("[3/3] The %d held-out questions, also by the cosines of MiniLM as published:", len(held_out))
+    log.info("[3/3] The %d held-out questions, also by the cosines of MiniLM as published:", tested)
     runs = _runs(held_out, output)
     with working("testing the differences"):
         shown, best = _compared(held_out, runs, output)
@@ -264,9 +259,8 @@ def _compared(lists: Lists, runs: dict[str, Run], output: Path) -> tuple[str, st
         numbers = "  ".join(f"{means[name][one]:7.3f}" for one in MEASURES.split())
         lines.append(f"{name:<29}{first:>4} of {len(qrels):<5}{ten:>6} of {len(qrels):<5}{numbers}")
     by_mean = sorted((name for name in RANKERS if name != "BM25"), key=lambda name: -means[name][measure])
-    trained, untrained = (
-        next(name for name in by_mean if ("text" in RANKERS[name]) == with_training) for with_training in (True, False)
-    )
+    trained = next(name for name in by_mean if "text" in RANKERS[name])
+    untrained = next(name for name in by_mean if "text" not in RANKERS[name])
     best = by_mean[0]
     gap = compare_runs(lists, {name: runs[name] for name in (untrained, trained)}, measure, untrained, ["t-test"])
     unjudged = np.mean([hit.id not in qrels[query] for query, hits in runs[best].items() for hit in hits[:10]])

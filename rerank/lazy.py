@@ -9,10 +9,7 @@ from typing import Any
 
 
 def find(package: str, homes: Mapping[str, str], name: str) -> Any:
-    """Import a name from its module and keep it in the package, for a module's ``__getattr__``.
-
-    ``homes`` has the module of each name, relative to the package.
-    """
+    """Import a name from its home, a module of the package, and keep it there, for a module's ``__getattr__``."""
     if name not in homes:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
     value = getattr(import_module(f"{package}.{homes[name]}"), name)

@@ -34,15 +34,10 @@ def in_notebook() -> bool:
 def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
     """A bar of tqdm, its arguments the same; none where the logger ``rerank`` is told to be quieter than INFO.
 
-    A notebook's streams are no terminals, so that ``disable=None`` would hide the bar there.
-
-    Args:
-        args: as tqdm takes them.
-        disable: True for no bar; None for one where somebody can see it move.
-        options: as tqdm takes them.
+    With ``disable=None`` it is there where somebody can see it move: tqdm would hide it in notebooks, no terminals.
     """
     kind: Any = terminal
-    if disable is None and logging.getLogger("rerank").level > logging.INFO:
+    if disable is None and log.level > logging.INFO:
         disable = True
     if not in_notebook():
         return kind(*args, disable=disable, **options)

@@ -21,12 +21,7 @@ started, and torchrun passes it on to them."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was asked to stop, and did.
-
-    Attributes:
-        number: the signal.
-        said: what was reached, and how to resume; empty where nothing is known of that.
-    """
+    """A signal asked the process to stop, and it did; ``said`` is what was reached and how to resume, if known."""
 
     def __init__(self, number: int, said: str = "") -> None:
         super().__init__(said or f"stopped by {name_of(number)}")
@@ -79,11 +74,7 @@ def came() -> bool:
 
 
 def check() -> None:
-    """Stop here, if a signal asks for it; for places that lose nothing by it.
-
-    Raises:
-        Stopped: a signal came.
-    """
+    """Stop here (`Stopped`), if a signal asks for it; for places that lose nothing by it."""
     if (number := asked()) is not None:
         raise Stopped(number)
 
@@ -115,11 +106,7 @@ def listening(command: bool = False) -> Iterator[None]:
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """While the block runs the first signal is only noted: the block asks `asked` where it can stop.
-
-    Raises:
-        Stopped: a signal came, and the block came to its end without stopping.
-    """
+    """While the block runs the first signal is only noted: the block asks `asked` where to stop, else at its end."""
     with listening():
         before, _stops.finishing = _stops.finishing, True
         try:

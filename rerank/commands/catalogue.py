@@ -6,7 +6,7 @@ import inspect
 import re
 import textwrap
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -119,16 +119,14 @@ def _formula(text: str) -> str:
     return re.sub(r"\\([{}])", r"\1", re.sub(r"\\([A-Za-z]+)", letter, text))
 
 
-def _parameters(kind: type) -> list[str]:
+def _parameters(kind: type) -> Iterator[str]:
     """``name=default`` of every parameter but the one that all losses have."""
-    shown = []
     for key, parameter in inspect.signature(kind).parameters.items():
         default = parameter.default
         if default is parameter.empty:
-            shown.append(key)
+            yield key
         elif key != "reduction":
-            shown.append(f"{key}={default:g}" if isinstance(default, float) else f"{key}={default!r}")
-    return shown
+            yield f"{key}={default:g}" if isinstance(default, float) else f"{key}={default!r}"
 
 
 def _said(kinds: Mapping[str, type]) -> dict[str, str]:
@@ -144,8 +142,7 @@ def _page(groups: Mapping[str, Mapping[str, str]], foot: str) -> str:
         for name, text in lines.items():
             plain = re.sub(r":\w+:`([^`]*)`", r"\1", text).replace("``", "")
             short = textwrap.shorten(plain, WIDTH, placeholder=" …")
-            entries += textwrap.wrap(
-                short, screen(), initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4)
-            )
+            first, others = f"  {name:<{width}}  ", " " * (width + 4)
+            entries += textwrap.wrap(short, screen(), initial_indent=first, subsequent_indent=others)
         parts.append("\n".join(entries))
     return "\n\n".join([*parts, "\n".join(textwrap.wrap(foot, screen()))])

@@ -34,10 +34,8 @@ def experiment(argv: Sequence[str]) -> int:
     words, inside = split_options(argv)
     print_config = {"--print_config", "--print-config"} & set(words)
     options = parse(parser, classes_first([word for word in words if word not in print_config]))
-    dry_run = options.pop("dry_run")
-    options.pop("config")
-    share = options.pop("share")
-    if html := options.pop("html"):
+    dry_run, share, html, _ = (options.pop(key) for key in ("dry_run", "share", "html", "config"))
+    if html:
         from rerank.evaluation.export import REPORT_SUFFIXES, check_suffix
 
         check_suffix(html, REPORT_SUFFIXES)

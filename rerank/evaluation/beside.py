@@ -55,22 +55,16 @@ class Beside:
         ) + (f": {self.verdict}" if self.verdict else "")
 
 
-def shown_difference(difference: float, interval: Sequence[float] | None) -> str:
+def shown_difference(difference: float, interval: Sequence[float | None] | None) -> str:
     """A difference, and its interval where there is one."""
-    return f"{difference:+.4f}" + ("" if interval is None else " [{:+.4f}, {:+.4f}]".format(*interval))
+    ends = [end for end in interval or () if end is not None]
+    return f"{difference:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*ends) if ends else "")
 
 
 def beside(
     ours: np.ndarray, first: np.ndarray, measure: str, against: str = "first stage", folds: np.ndarray | None = None
 ) -> Beside | None:
-    """Compare values per query; None where the two share no query that has a value.
-
-    Args:
-        ours: ``[S, Q]`` of the ranking, a row per seed.
-        first: ``[1, Q]`` of the other.
-        measure: what they are values of.
-        against: what the other is called.
-        folds: the fold of each query, where each has trainings of its own.
+    """Compare values per query ``[S, Q]``, a row per seed, with others ``[1, Q]``; None where none has both.
 
     >>> found = beside(np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]), "nDCG@10")
     >>> found.ours, found.first, found.difference

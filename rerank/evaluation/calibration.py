@@ -6,7 +6,6 @@ cross-fitted: of each candidate with the a, b and thresholds of the folds that i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,6 +14,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.evaluation.crossed import RESAMPLES, resampled
+from rerank.settings.ranges import Positive, check_arguments
 
 PRECISIONS = (0.5, 0.8, 0.9)
 """Precisions that thresholds promise."""
@@ -41,13 +41,9 @@ def mean_log_loss(logits: np.ndarray, relevant: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How scores become probabilities.
+    """How scores become probabilities: they are multiplied by a, above 0, so that the order stays, and b is added."""
 
-    Attributes:
-        a: what a score is multiplied by, above 0, so that the order stays.
-    """
-
-    a: float
+    a: Positive
     b: float
     grade: int
     n: int
@@ -55,13 +51,9 @@ class Calibration:
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> Self:
         """Read what a contract says."""
-        for name in ("a", "b", "grade", "n"):
-            value: Any = saved.get(name)
-            kinds = (int,) if name in ("grade", "n") else (int, float)
-            number = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
-            if not number or (name == "a" and not value > 0):
-                raise UserError(f"{name}: expected a number{' above 0' if name == 'a' else ''}, not {value!r}")
-        return cls(float(saved["a"]), float(saved["b"]), saved["grade"], saved["n"])
+        given: dict[str, Any] = {name: saved.get(name) for name in ("a", "b", "grade", "n")}
+        check_arguments(cls, given)
+        return cls(**given)
 
     def __call__(self, scores: np.ndarray | float) -> np.ndarray:
         """Probabilities ``[n]`` float64 of raw scores ``[n]``, in the same order.
@@ -190,16 +182,8 @@ def threshold(scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, preci
     lowest of many cuts that happen to pass would promise too much: they are tested in a fixed order instead, from the
     highest 16, 64, 256, … candidates downwards, until one fails, with the confidence divided by the number of these
     starts (Angelopoulos et al. 2021, "Learn then Test", arXiv 2110.01052). That any cut which is passed has a lower
-    precision, among queries like these, then has a probability of at most :math:`\delta = 0.05`.
-
-    Args:
-        scores: raw scores ``[n]``.
-        relevant: which are relevant, ``[n]`` bool.
-        query: the query of each, ``[n]``.
-        precision: the share that is promised.
-
-    Returns:
-        The score; None where no share so large can be promised.
+    precision, among queries like these, then has a probability of at most :math:`\delta = 0.05`. None where no share so
+    large can be promised.
 
     >>> scores = np.arange(100.0, 0.0, -1.0)
     >>> threshold(scores, scores > 60, np.arange(100), 0.5)  # 40 of 63 would be luck in 2.1 % of cases, of 64 in 3.0 %
@@ -226,11 +210,7 @@ def threshold(scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, preci
 def cross_fitted(
     scores: np.ndarray, relevant: np.ndarray, query: np.ndarray, fold: np.ndarray
 ) -> tuple[np.ndarray, dict[float, np.ndarray]]:
-    """Each candidate by what was fitted on the other folds.
-
-    Returns:
-        Logits ``[n]``, and for each of the precisions which candidates are above the threshold, ``[n]`` bool.
-    """
+    """Logits ``[n]`` by what was fitted on the other folds; by precision which candidates are above, ``[n]`` bool."""
     logits, above = np.empty(len(scores)), {precision: np.zeros(len(scores), dtype=bool) for precision in PRECISIONS}
     for number in np.unique(fold):
         own, others = fold == number, fold != number

@@ -70,11 +70,7 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Part:
-    """A run in one measure, over the queries of one part.
-
-    Attributes:
-        difference: mean difference from the baseline; NaN without one.
-    """
+    """A run in one measure, over the queries of one part; its mean difference from the baseline is NaN without one."""
 
     run: str
     measure: str
@@ -304,10 +300,9 @@ def _with_baseline(
     if "=" not in baseline and not Path(baseline).is_file():
         known = [*forms, *(lists.store.column_names if lists is not None else [])]
         raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
-    files = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
-    first = name_runs([baseline, *(f"{name}={path}" for name, path in files.items())])
-    name = next(iter(first))
-    return name, {name: first[name], **forms}
+    files = [f"{name}={form}" for name, form in forms.items() if isinstance(form, str | Path)]
+    name, path = next(iter(name_runs([baseline, *files]).items()))
+    return name, {name: path, **forms}
 
 
 def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:

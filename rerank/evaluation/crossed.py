@@ -58,11 +58,8 @@ class Crossed:
 def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Differences ``[S, Q]`` of values ``[S, Q]``, and the queries' folds ``[Q]``.
 
-    A side with one row (the first stage has no seeds) meets every row. Queries that either side leaves out (NaN) are
-    left out; rounding errors become ties.
-
-    Raises:
-        ValueError: several seeds on both sides, but not the same number.
+    A side with one row (the first stage has no seeds) meets every row; else both need as many. Queries that either
+    side leaves out (NaN) are left out; rounding errors become ties.
     """
     if len(run) != len(baseline) and 1 not in (len(run), len(baseline)):
         raise ValueError(f"seeds are paired: {len(run)} of one method, {len(baseline)} of the other")
@@ -79,13 +76,12 @@ def standard_error(difference: np.ndarray, folds: np.ndarray | None = None) -> t
     """
     seeds, queries = difference.shape
     means, shares = _by_fold(difference, folds)
-    if seeds > 1:
-        parts = [(share**2 * float(of.var(ddof=1)) / seeds, seeds - 1) for of, share in zip(means, shares, strict=True)]
-    elif len(shares) > 1:
+    if seeds == 1 and len(shares) > 1:
         return float(np.sqrt((_moves(difference, folds) ** 2).sum())), float(len(shares) - 1)
-    else:
-        parts = []
-    parts.insert(0, (float(difference.mean(axis=0).var(ddof=1)) / queries, queries - 1))
+    parts = [(float(difference.mean(axis=0).var(ddof=1)) / queries, queries - 1)]
+    if seeds > 1:
+        within = (float(of.var(ddof=1)) for of in means)
+        parts += [(share**2 * of / seeds, seeds - 1) for of, share in zip(within, shares, strict=True)]
     total = sum(part for part, _ in parts)
     spread = sum(part**2 / freedom for part, freedom in parts)
     return float(np.sqrt(total)), total**2 / spread if spread > 0 else float(queries - 1)
@@ -122,14 +118,8 @@ def crossed_difference(
     with replacement would give :math:`(S-1)/S` of that variance, two thirds at three seeds.) Folds have multipliers of
     their own. The interval is the percentile interval, its distances from the mean stretched by the ratio of Student's
     quantile, with Satterthwaite's degrees of freedom, to the normal's (after Hesterberg 2015): few seeds say little
-    about how much seeds matter.
-
-    Args:
-        difference: ``[S, Q]``, see `paired`; with one row (and no folds) it is a bootstrap over queries.
-        folds: the fold of each query ``[Q]``; None where one training of a seed ranks all of them.
-        level: confidence level.
-        seed: of the bootstrap.
-        resamples: how many there are; p is no smaller than one in that many.
+    about how much seeds matter. With one row (and no folds) it is a bootstrap over queries; p is no smaller than one in
+    so many resamples.
 
     >>> found = crossed_difference(np.array([[0.1, 0.3, 0.2, 0.2], [0.2, 0.4, 0.3, 0.3]]))
     >>> round(found.mean, 4), found.interval[0] < 0.25 < found.interval[1]
@@ -138,29 +128,23 @@ def crossed_difference(
     seeds, queries = difference.shape
     nan = float("nan")
     shares = _by_fold(difference, folds)[1] if queries else np.ones(1)
-    nothing = Crossed(
-        float(difference.mean()) if queries else nan, (nan, nan), nan, nan, nan, seeds, queries, len(shares)
-    )
+    mean = float(difference.mean()) if queries else nan
+    nothing = Crossed(mean, (nan, nan), nan, nan, nan, seeds, queries, len(shares))
     if queries < 2:
         return nothing
     error, freedom = standard_error(difference, folds)
     if error < ROUNDING:
         return nothing
     rng = np.random.default_rng(seed)
-    mean, drawn = nothing.mean, np.zeros(resamples)
+    drawn = np.zeros(resamples)
     if seeds > 1 or len(shares) == 1:
         drawn += resampled(difference.mean(axis=0), resamples, rng) - mean
     if seeds > 1 or len(shares) > 1:
         moves = _moves(difference, folds)
         drawn += rng.standard_normal((resamples, len(moves))) @ moves
     drawn.sort()
-    return replace(
-        nothing,
-        interval=_ends(drawn, mean, freedom, 1 - level),
-        p=_p(drawn, mean, freedom),
-        error=error,
-        freedom=freedom,
-    )
+    interval, p = _ends(drawn, mean, freedom, 1 - level), _p(drawn, mean, freedom)
+    return replace(nothing, interval=interval, p=p, error=error, freedom=freedom)
 
 
 def _ends(drawn: np.ndarray, mean: float, freedom: float, alpha: float) -> tuple[float, float]:
@@ -193,8 +177,5 @@ def resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> n
     """
     count = len(values)
     batch = max(1, 2_000_000 // count)
-    parts = []
-    for start in range(0, resamples, batch):
-        rows = min(batch, resamples - start)
-        parts.append(values[rng.integers(0, count, (rows, count))].mean(axis=1))
-    return np.concatenate(parts)
+    sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
+    return np.concatenate([values[rng.integers(0, count, (rows, count))].mean(axis=1) for rows in sizes])

@@ -87,13 +87,12 @@ def to_json(comparison: Comparison) -> str:
         }
         for (name, measure), found in comparison.differences.items()
     ]
+    lacking = dict(zip(comparison.measures, table.without_relevant.sum(axis=1).tolist(), strict=True))
     content = {
         "qrels": comparison.qrels or None,
         "queries": len(table.queries),
         "empty": table.empty,
-        "queries_without_relevant": dict(
-            zip(comparison.measures, table.without_relevant.sum(axis=1).tolist(), strict=True)
-        ),
+        "queries_without_relevant": lacking,
         "caption": " ".join(render.caption(comparison, render.LETTERS)),
         "runs": runs,
         "baseline": comparison.baseline,

@@ -36,12 +36,7 @@ relevant ones, and trec_eval's numbers end: it keeps a count for every grade up 
 
 
 def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measure]:
-    """Measures from strings, in order, each once.
-
-    Args:
-        text: measures separated by spaces or commas (quotes and brackets are respected), or a sequence of such
-            strings or of ir-measures objects.
-    """
+    """Measures in order, each once, of strings with spaces or commas between them, ir-measures' objects, or several."""
     parts = [text] if isinstance(text, str | Measure) or not isinstance(text, Sequence) else list(text)
     if wrong := [part for part in parts if not isinstance(part, str | Measure)]:
         raise UserError(f"measures: expected names such as 'nDCG@10 AP', not {wrong[0]!r}")
@@ -139,6 +134,5 @@ def _check(measure: Measure) -> None:
 def _expected(info: ParamInfo) -> str:
     if isinstance(info.choices, list):
         return "one of " + ", ".join(map(repr, info.choices))
-    return {int: "a whole number", float: "a number", bool: "True or False", dict: "a dictionary"}.get(
-        info.dtype, "text"
-    )
+    words = {int: "a whole number", float: "a number", bool: "True or False", dict: "a dictionary"}
+    return words.get(info.dtype, "text")

@@ -122,11 +122,9 @@ class Evaluator:
         self.measures = tuple(parse_measures(measures))
         self.empty = empty
         self.queries = tuple(qrels)
-        self.without_relevant = np.array(
-            [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
-        )
-        negative = sum(grade < 0 for grades in qrels.values() for grade in grades.values())
-        if negative:
+        lacking = [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
+        self.without_relevant = np.array(lacking)
+        if negative := sum(grade < 0 for grades in qrels.values() for grade in grades.values()):
             if any(measure.NAME == "infAP" for measure in self.measures):
                 raise UserError(
                     "measure infAP: gives grade -1 a meaning of its own, but negative grades count as 0 here"

@@ -75,17 +75,12 @@ class Overview:
 
 
 def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lists] = ()) -> Overview:
-    """Look at lists: depths, systems, and where there are judgments, measures.
+    """Look at lists: depths, systems, and where there are judgments, measures; what they share with others.
 
-    Systems are ranked as trec_eval does: ties by descending document id.
-
-    Args:
-        lists: the lists, without added documents.
-        measures: measures as ir-measures writes them, the main one first; None takes nDCG@10, AP and recall at 10, 100
-            and the lists' depth.
-        trained_on: lists that models were trained on; what these lists share with them.
+    Systems are ranked as trec_eval does: ties by descending document id. The first measure is the main one; None takes
+    nDCG@10, AP and recall at 10, 100 and the lists' depth. Lists come without added documents.
     """
-    deepest = int(lists.lengths.max(initial=0))
+    deepest, median = int(lists.lengths.max(initial=0)), float(np.median(lists.lengths)) if len(lists) else 0.0
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
     columns = lists.store.numbers_by_column()
     names = [number for numbers in columns.values() if len(numbers) <= WIDE for number in numbers]
@@ -106,11 +101,7 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
             for i, name in enumerate(names)
         ],
         features={name: len(numbers) for name, numbers in columns.items() if len(numbers) > WIDE},
-        depth=(
-            int(lists.lengths.min(initial=deepest)),
-            float(np.median(lists.lengths)) if len(lists) else 0.0,
-            deepest,
-        ),
+        depth=(int(lists.lengths.min(initial=deepest)), median, deepest),
         main=str(chosen[0]),
         alone={name: values[name] for name in (*names, BEST) if name in values},
         fused={name: values[name] for name in look.fusions if name in values},
@@ -227,8 +218,7 @@ def facts(about: Overview) -> Iterator[str]:
     """Sentences about what there is."""
     lists, store = about.lists, about.lists.store
     low, median, high = about.depth
-    qrels = lists.qrels
-    judged = "none judged" if qrels is None else f"{sum(map(bool, qrels.values()))} judged"
+    judged = "none judged" if lists.qrels is None else f"{sum(map(bool, lists.qrels.values()))} judged"
     yield f"{store}: {store.manifest['collection']['name']}"
     yield (
         f"{len(lists)} queries ({judged}), {lists.size} candidates ({low} to {high} a query, median {median:g}), "
@@ -269,10 +259,9 @@ def _values(mean: dict[str, float], others: dict[str, dict[str, float]]) -> list
     """The cells of a row; the best of a column is marked, but not of how much is judged."""
     cells = []
     for i, (measure, value) in enumerate(mean.items()):
-        best = max((other[measure] for other in others.values()), default=np.inf)
-        cells.append(
-            TableCell(f"{value:.0%}" if i == 0 else number(value), i > 0 and len(others) > 1 and value >= best - 1e-12)
-        )
+        highest = max((other[measure] for other in others.values()), default=np.inf)
+        best = i > 0 and len(others) > 1 and value >= highest - 1e-12
+        cells.append(TableCell(f"{value:.0%}" if i == 0 else number(value), best))
     return cells
 
 

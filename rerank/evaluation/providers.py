@@ -26,10 +26,7 @@ class _NERR(names.Measure):
 
     __name__ = "nERR"
     NAME = __name__
-    SUPPORTED_PARAMS = {  # noqa: RUF012
-        "cutoff": names.ParamInfo(dtype=int),
-        "max_rel": names.ParamInfo(dtype=int),
-    }
+    SUPPORTED_PARAMS = dict.fromkeys(("cutoff", "max_rel"), names.ParamInfo(dtype=int))
 
 
 nERR = _NERR()

@@ -217,24 +217,17 @@ def queries_sentence(table: PerQuery) -> str:
     count = f"{len(table.queries)} queries"
     if not any(lacking.values()):
         return f"{count}, all with relevant documents."
-    numbers = set(lacking.values())
-    if len(numbers) == 1:
-        which = str(numbers.pop())
-    else:
-        which = ", ".join(f"{number} for {name}" for name, number in lacking.items())
+    each = [f"{number} for {name}" for name, number in lacking.items()]
+    which = str(max(lacking.values())) if len(set(lacking.values())) == 1 else ", ".join(each)
     fate = "are left out" if table.empty == "drop" else f"score {table.empty}"
     return f"{count}; those without relevant documents ({which}) {fate}."
 
 
 def gain_sentences(table: PerQuery) -> list[str]:
     """Which gain each form of nDCG has."""
-    sentences = {}
-    for measure in table.measures:
-        if measure.NAME == "nDCG" and "gains" not in measure.params:
-            exponential = measure.params.get("dcg") == "exp-log2"
-            name = "nDCG(dcg='exp-log2')" if exponential else "nDCG"
-            sentences[name] = f"{name} has {'gain 2^y - 1' if exponential else 'linear gain, as trec_eval'}."
-    return list(sentences.values())
+    linear, exponential = "nDCG has linear gain, as trec_eval.", "nDCG(dcg='exp-log2') has gain 2^y - 1."
+    forms = [measure.params for measure in table.measures if measure.NAME == "nDCG" and "gains" not in measure.params]
+    return list(dict.fromkeys(exponential if of.get("dcg") == "exp-log2" else linear for of in forms))
 
 
 def means(comparison: Comparison) -> Section:
@@ -248,15 +241,11 @@ def means(comparison: Comparison) -> Section:
     for name in comparison.tables:
         row = [TableCell(f"{name} (baseline)" if name == comparison.baseline else name)]
         for measure in comparison.measures:
-            best = max(mean[measure] for mean in by_run.values())
             value, found = by_run[name][measure], comparison.differences.get((name, measure))
-            row.append(
-                TableCell(
-                    f"{value:.0f}" if measure in sums else number(value),
-                    best=len(by_run) > 1 and measure not in counts and value >= best - 1e-12,
-                    significant=tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else (),
-                )
-            )
+            highest = max(mean[measure] for mean in by_run.values())
+            best = len(by_run) > 1 and measure not in counts and value >= highest - 1e-12
+            marked = tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
+            row.append(TableCell(f"{value:.0f}" if measure in sums else number(value), best, marked))
         for depth in depths:
             top = comparison.unjudged[name][depth]
             row.append(TableCell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
@@ -284,8 +273,7 @@ def parts(comparison: Comparison) -> Section:
     header += ["difference", share] if comparison.baseline else []
     rows = []
     for found in comparison.parts:
-        shown = [found.run, found.measure, found.part, str(found.queries), number(found.mean)]
-        shown += [interval(found.interval, "")]
+        shown = [found.run, found.measure, found.part, found.queries, number(found.mean), interval(found.interval, "")]
         if comparison.baseline:
             of_baseline = found.run == comparison.baseline
             shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]

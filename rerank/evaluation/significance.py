@@ -176,16 +176,10 @@ def bootstrap_interval(
         return float("nan"), float("nan")
     from scipy.stats import bootstrap
 
-    interval = bootstrap(
-        (difference,),
-        np.mean,
-        n_resamples=resamples,
-        batch=max(1, 1_000_000 // len(difference)),
-        confidence_level=level,
-        rng=np.random.default_rng(seed),
-        vectorized=True,
-    ).confidence_interval
-    return float(interval.low), float(interval.high)
+    rng, batch = np.random.default_rng(seed), max(1, 1_000_000 // len(difference))
+    how = {"n_resamples": resamples, "batch": batch, "confidence_level": level, "rng": rng, "vectorized": True}
+    low, high = bootstrap((difference,), np.mean, **how).confidence_interval
+    return float(low), float(high)
 
 
 def wins_ties_losses(difference: np.ndarray) -> tuple[int, int, int]:

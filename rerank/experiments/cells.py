@@ -45,20 +45,15 @@ class Group:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run.
-
-    Attributes:
-        again: whether it is the second training of what validation chose.
-        id: the id of its training; empty while nobody asked for it, and for rows that are not trained.
-    """
+    """One training run."""
 
     group: Group
     point: Point
     place: Path
     settings: Settings
     monitor: str
-    again: bool = False
-    id: str = ""
+    again: bool = False  # whether it is the second training of what validation chose
+    id: str = ""  # of its training; empty while nobody asked for it, and for rows that are not trained
 
     def __str__(self) -> str:
         named = f"{self.group}, {point_name(self.point)}" if self.point else str(self.group)
@@ -72,10 +67,7 @@ class Cell:
         return self.place / f"{point_name(self.point)}{'-refit' if self.again else ''}-{self.id[:SHOWN]}"
 
     def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` holds if this very cell was trained already; None otherwise.
-
-        With ``seconds``: what its last start took, NaN where nothing tells.
-        """
+        """What ``measures.json`` holds, and ``seconds`` of the last start (NaN: unknown); None if not trained yet."""
         measures, starts = finished(self.folder, self.id), read_provenance(self.folder)
         seconds = float(starts[-1].get("seconds", "nan")) if starts else float("nan")
         return None if measures is None else measures | {"seconds": seconds}
@@ -89,25 +81,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A method on a fold with a seed.
-
-    Attributes:
-        measured: the cell whose model was measured: the same, or its second training.
-        seconds: what the training took, the second one included; NaN where nothing tells.
-        run: its rankings of the test lists, read or made again when they are asked for.
-        start: the chosen cell on validation, in its monitor, beside its model before the first step (of trees: beside
-            the first stage); None where that was not measured.
-    """
+    """A method on a fold with a seed."""
 
     cell: Cell
-    measured: Cell
+    measured: Cell  # whose model was measured: the same, or its second training
     tried: int
     validation: dict[str, float]
     test: PerQuery
-    seconds: float
-    run: Callable[[], Run] = field(default=dict, compare=False)
+    seconds: float  # of the training, the second one included; NaN where nothing tells
+    run: Callable[[], Run] = field(default=dict, compare=False)  # of the test lists, read or made when it is asked for
     file: Path | None = None
-    start: Beside | None = None
+    start: Beside | None = None  # on validation, beside its model before the first step (of trees: the first stage)
 
     @property
     def group(self) -> Group:

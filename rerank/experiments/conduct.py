@@ -120,15 +120,8 @@ def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
 
 
 def checked(config: ExperimentConfig) -> ExperimentPlan:
-    """The plan of an experiment whose cells and pictures there can be."""
+    """The plan of an experiment whose pictures there can be, and cells: training's own parser reads every value."""
     plan = ExperimentPlan(config)
-    check_cells(plan)
-    check_figures(plan)
-    return plan
-
-
-def check_cells(plan: ExperimentPlan) -> None:
-    """Let training's own parser read every method, and every value of its search."""
     for group in {group.method: group for group in plan.groups}.values():
         for point in _corners(plan.config.methods[group.method].search):
             cell = plan.cell(group, point)
@@ -139,6 +132,8 @@ def check_cells(plan: ExperimentPlan) -> None:
                 except UserError as error:
                     shown = ", ".join(f"{key}: {value}" for key, value in point.items())
                     raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
+    check_figures(plan)
+    return plan
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:

@@ -34,11 +34,7 @@ class Worker(Protocol):
 
 
 class Reply(TypedDict, total=False):
-    """What comes of a job.
-
-    Attributes:
-        died: whether the process or the machine ended, through no fault of the job that can be told.
-    """
+    """What comes of a job; ``died`` where a process or machine ended, through no fault of the job that can be told."""
 
     error: str
     stopped: str
@@ -143,10 +139,7 @@ class Workers:
             worker.ask_to_stop()
 
     def submit(self, job: dict[str, Any], avoid: str | None = None) -> Future[Reply] | None:
-        """Start a job; None while no worker is free.
-
-        It is not to run at the place ``avoid``, if there is any other.
-        """
+        """Start a job, not at the place ``avoid`` if there is any other; None while no worker is free."""
         if self._most is not None and len(self._busy) >= self._most:
             return None
         room = self._room()
@@ -180,12 +173,9 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
 
 
 def environments(jobs: int | None, cores: int, devices: list[str]) -> list[dict[str, str]]:
-    """What differs in the environment of each of ``jobs`` workers.
+    """What differs in the environment of each of ``jobs`` workers; None takes one per device, or per core without any.
 
-    Args:
-        jobs: workers; None takes one per device, or one per core where there is no device.
-        cores: cores, shared out evenly as threads, unless ``OMP_NUM_THREADS`` says how many a worker has.
-        devices: the GPUs, as CUDA_VISIBLE_DEVICES names them, taken in turn.
+    Cores are shared out evenly as threads, unless ``OMP_NUM_THREADS`` says how many each has; devices take turns.
     """
     count = jobs or len(devices) or cores
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // count))

@@ -47,7 +47,7 @@ def key_of(group: Group) -> Key:
     return group.method, None if group.fold is None else str(group.fold), group.seed
 
 
-def collect(output: Path, trained: Iterable[Cell], outcomes: Iterable[Outcome]) -> list[KeptFile]:
+def collect(output: Path, trained: Iterable[Cell], outcomes: Sequence[Outcome]) -> list[KeptFile]:
     """The files to keep, as they are on disk."""
     files: dict[str, KeptFile] = {}
 
@@ -55,18 +55,13 @@ def collect(output: Path, trained: Iterable[Cell], outcomes: Iterable[Outcome]) 
         name = path.relative_to(output).as_posix()
         files[name] = KeptFile(*key_of(group), name, content)
 
-    def add_training(cell: Cell) -> None:
+    kept = [cell for cell in trained if (cell.folder / MEASURES).is_file()]  # the others are trained again for a model
+    for cell in [*kept, *(outcome.measured for outcome in outcomes if outcome.measured.again)]:
         add(cell.group, cell.folder / MEASURES, read_sealed(cell.folder / MEASURES))
         if starts := read_provenance(cell.folder):
             start = {name: starts[-1][name] for name in FROM_PROVENANCE if name in starts[-1]}
             add(cell.group, cell.folder / PROVENANCE, [start])
-
-    for cell in trained:
-        if (cell.folder / MEASURES).is_file():  # else it is trained again, for its model
-            add_training(cell)
     for outcome in outcomes:
-        if outcome.measured.again:
-            add_training(outcome.measured)
         if outcome.file is not None:
             add(outcome.group, outcome.file, read_sealed(outcome.file))
     return list(files.values())

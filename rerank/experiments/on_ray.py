@@ -105,11 +105,7 @@ class RayWorker:
 
 
 class Answer(NamedTuple):
-    """What a machine answered.
-
-    Attributes:
-        ours: whether that is for the user to mend, and no failure of the machine.
-    """
+    """What a machine answered; ``ours`` where the problem is for the user to mend, and no failure of the machine."""
 
     problem: str
     ours: bool
@@ -117,10 +113,7 @@ class Answer(NamedTuple):
 
 
 class Cluster:
-    """The machines of a Ray cluster, as far as they have room for cells, see our disk, and compute alike.
-
-    A machine that answers late, or is mended, joins then.
-    """
+    """The machines of a Ray cluster that have room for cells, see our disk and compute alike, as they come and go."""
 
     def __init__(self, output: Path, logs: Path, cpus: int, gpus: float, auto: bool) -> None:
         self.logs, self.cpus, self.gpus, self._auto = logs.absolute(), cpus, gpus, auto
@@ -229,16 +222,9 @@ class Cluster:
     def start(self, node: str, number: int) -> RayWorker:
         import ray
 
-        actor = (
-            ray.remote(Process)
-            .options(
-                num_cpus=self.cpus,
-                num_gpus=self.gpus,
-                max_concurrency=2,  # a job, and being stopped
-                scheduling_strategy=at(node),
-            )
-            .remote(variables(self.cpus, self.gpus), self.logs / f"worker-{node[:8]}-{number}.log", Path.cwd())
-        )
+        needs = {"num_cpus": self.cpus, "num_gpus": self.gpus, "max_concurrency": 2}  # a job, and being stopped
+        kind = ray.remote(Process).options(**needs, scheduling_strategy=at(node))
+        actor = kind.remote(variables(self.cpus, self.gpus), self.logs / f"worker-{node[:8]}-{number}.log", Path.cwd())
         return RayWorker(actor, name_of(self._nodes[node]))
 
 
@@ -272,10 +258,7 @@ def unlike(one: tuple[str, dict[str, str]], first: tuple[str, dict[str, str]]) -
 
 
 def ray_workers(output: Path, logs: Path, cpus: int, gpus: float, auto: bool, most: int | None = None) -> Workers:
-    """Workers on the Ray cluster of ``RAY_ADDRESS``; where that is not set, of one that is started on this machine.
-
-    What the arguments mean `Cluster` says and `arithmetic`; ``most`` cells run side by side at the most.
-    """
+    """Workers on the cluster of ``RAY_ADDRESS``, or one that is started here; at the ``most`` so many side by side."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -296,12 +279,8 @@ def connect(address: str) -> None:
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        ray.init(
-            address=address,
-            include_dashboard=False if address == "local" else None,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+        dashboard = False if address == "local" else None
+        ray.init(address=address, include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise UserError(f"RAY_ADDRESS: no cluster at {address}: {one_line(error)}") from error
     for number, handler in handlers.items():  # Ray has replaced SIGTERM's by an exit

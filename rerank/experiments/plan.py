@@ -31,9 +31,7 @@ class ExperimentPlan:
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
         check_config(config, self._defaults)
         self.folds = folds_of(config)
-        self.groups = [
-            Group(method, fold, seed) for method in config.methods for fold in self.folds for seed in config.seeds
-        ]
+        self.groups = [Group(*of) for of in itertools.product(config.methods, self.folds, config.seeds)]
 
     def cell(self, group: Group, point: Point) -> Cell:
         settings = merged(self.config.base, self.config.methods[group.method].set)
@@ -50,10 +48,7 @@ class ExperimentPlan:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
-        """The second training of a cell that validation chose; the cell itself where there is none.
-
-        ``trees`` is how many validation found best, of a model that has any.
-        """
+        """The second training of a chosen cell, of the best number of trees; the cell itself where there is none."""
         if not self.config.refit:
             return chosen
         settings = merged(chosen.settings, {})
@@ -165,12 +160,7 @@ def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of the lists of some cells.
-
-    Attributes:
-        test: hashes of what measuring reads; None where there are no test lists.
-        first_stage: whether the test lists have a first stage, as lists of texts do.
-    """
+    """What is known of some cells' lists; ``test`` has hashes of what measuring reads, None without test lists."""
 
     training: Identity
     test: dict[str, str] | None
@@ -193,12 +183,9 @@ class Identities:
         key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
         if key not in self._data:
             splits = splits_of(cell.settings)
-            test = splits.test
-            self._data[key] = Known(
-                training=data_identity(splits, columns, targets),
-                test=None if test is None else measured_hashes(test, columns),
-                first_stage=test is not None and test.store.order is not None,
-            )
+            hashes = None if splits.test is None else measured_hashes(splits.test, columns)
+            ordered = splits.test is not None and splits.test.store.order is not None
+            self._data[key] = Known(data_identity(splits, columns, targets), hashes, ordered)
         return self._data[key]
 
     def _config(self, cell: Cell) -> tuple[Identity, Sequence[str], Sequence[str]]:

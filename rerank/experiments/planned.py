@@ -22,29 +22,20 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class PlannedComparison:
-    """One row against another in one measure.
+    """One row against another in one measure."""
 
-    Attributes:
-        row: its name; of a group ``best of NAME``.
-        methods: the two rows compared: of groups, those that validation chose.
-        found: the difference over seeds and queries; None where one of the two did not come out.
-        p: the p-value of the test; NaN where it has nothing to go by, or nothing came out.
-        error: standard error that the test has, over queries alone where it treats the seeds as fixed.
-        equivalent: p-value of the test that the difference is not within the margin, likewise corrected.
-    """
-
-    row: str
+    row: str  # of a group ``best of NAME``
     against: str
     measure: str
-    methods: Pair
-    found: Crossed | None = None
+    methods: Pair  # the two rows compared: of groups, those that validation chose
+    found: Crossed | None = None  # None where one of the two did not come out
     effect: float = math.nan
     counts: tuple[int, int, int] = (0, 0, 0)
-    p: float = math.nan
+    p: float = math.nan  # NaN where the test has nothing to go by, or nothing came out
     corrected: float = math.nan
-    error: float = math.nan
+    error: float = math.nan  # that the test has: over queries alone where it treats the seeds as fixed
     freedom: float = math.nan
-    equivalent: float = math.nan
+    equivalent: float = math.nan  # p-value of a difference that is not within the margin, corrected
 
     def finds(self, comparisons: int) -> float:
         """The smallest difference that would have been found, with the variances of this very pair; NaN where none."""
@@ -77,19 +68,12 @@ def compare_all(
     correction: Correction,
     folds: np.ndarray | None = None,
     margin: float | None = None,
-    primary: tuple[str, str, str] | None = None,
+    primary: list[str] | None = None,
 ) -> list[PlannedComparison]:
-    """Every planned comparison in every measure.
+    """Every planned comparison in every measure, of the names of both sides and the rows that they are.
 
-    Args:
-        values: of the rows that came out.
-        pairs: the names of both sides, and the rows that they are.
-        measures: those compared.
-        test: ``bootstrap`` over seeds and queries, or a test over queries of the means over seeds.
-        correction: over all pairs and measures, those that did not come out included: they were planned.
-        folds: the fold of each query, where each has trainings of its own.
-        margin: a difference that does not matter.
-        primary: row, against and measure of the comparison that stands for itself; the others are one family.
+    The correction is over all of them, those that did not come out included: they were planned. Only the primary one
+    (row, against and measure) stands for itself.
     """
     compared = []
     for row, against, (ours, theirs) in pairs:
@@ -98,7 +82,7 @@ def compare_all(
             if ours in values and theirs in values:
                 one = _compared(one, *paired(values[ours][measure], values[theirs][measure], folds), test, margin)
             compared.append(one)
-    family = np.array([(one.row, one.against, one.measure) != primary for one in compared], dtype=bool)
+    family = np.array([[one.row, one.against, one.measure] != primary for one in compared], dtype=bool)
 
     def corrected(values: list[float]) -> list[float]:
         p = np.array(values)

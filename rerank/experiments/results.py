@@ -19,7 +19,7 @@ from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import PlannedComparison
 from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
-from rerank.experiments.summary import Summary, Value
+from rerank.experiments.summary import Summary
 from rerank.progress import log
 from rerank.report.page import Report, write_report
 from rerank.retrieval.runs import Run
@@ -77,7 +77,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             method: {
                 "cells": row.found,
                 "wanted": row.wanted,
-                "values": {measure: _value(value) for measure, value in row.values.items()},
+                "values": {name: _finite(vars(of) | {"distance": of.distance}) for name, of in row.values.items()},
             }
             for method, row in summary.rows.items()
         },
@@ -87,8 +87,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
     }
 
 
-def _value(value: Value) -> dict[str, float | None]:
-    numbers = vars(value) | {"distance": value.distance}
+def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: finite(number) for name, number in numbers.items()}
 
 
@@ -98,9 +97,8 @@ def _compared(one: PlannedComparison, comparisons: int) -> dict[str, Any]:
     if one.found is not None:
         low, high = one.found.interval
         numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    known = {name: finite(value) for name, value in numbers.items()}
     sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
-    return sides | known | {"wins/ties/losses": list(one.counts)}
+    return sides | _finite(numbers) | {"wins/ties/losses": list(one.counts)}
 
 
 def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
@@ -110,7 +108,7 @@ def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
         "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
         "start": {} if outcome.start is None else {outcome.start.measure: outcome.start.first},
-        "test": {name: finite(mean) for name, mean in outcome.test.mean.items()},
+        "test": _finite(outcome.test.mean),
     }
 
 
@@ -156,17 +154,11 @@ def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
-    """Write the report of an experiment: its tables; of every method the values per query and the rankings.
-
-    Values are means over seeds; rankings are those of the first seed.
-    """
+    """Write an experiment's report: tables, values per query (means over seeds), and rankings (of the first seed)."""
     config = summary.config
     values = summary.pooled
-    first: dict[str, list[Outcome]] = {method: [] for method in values}
-    for group, found in experiment.outcomes.items():
-        known = first.get(group.method)
-        if known is not None and (not known or known[0].group.seed == group.seed):
-            known.append(found)
+    of_seed = [found for group, found in experiment.outcomes.items() if group.seed == config.seeds[0]]
+    first = {method: [found for found in of_seed if found.group.method == method] for method in values}
     of_lists = next((first[method] for method in config.methods if method in first), [])
     lists = [test_lists(outcome.measured) for outcome in of_lists]
     qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}

@@ -48,9 +48,7 @@ class UntrainedRows:
         """A method mixed with the first stage; None where that is not asked for, or no validation chose the share.
 
         The first stage's share is what validation chose for a cell (``first_stage_weight`` of its ``measures.json``).
-
-        Raises:
-            NoModelError: it was not measured yet, and neither the method's ranking nor its model is there any more.
+        A NoModelError says that it was not measured yet, and that neither the method's ranking nor its model is there.
         """
         if self.plan.config.first_stage != "mix" or not self.identities.data(outcome.measured).first_stage:
             return None

@@ -329,8 +329,7 @@ class Experiment:
     def keep(self, through: bool = True) -> None:
         """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
 
-        Args:
-            through: whether the experiment is: until then what the file has of groups still to come stays, too.
+        Until all is ``through`` what the file has of groups still to come stays, too.
         """
         path = self.plan.config.keep
         if path is not None and self.share is None:

@@ -47,18 +47,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Row:
-    """A method.
-
-    Attributes:
-        pooled: values per query, the queries of all folds together, means over seeds; None where nothing came out.
-        by_seed: values per seed and query, likewise, by measure; none where a cell is missing.
-    """
+    """A method."""
 
     values: dict[str, Value]
     found: int
     wanted: int
-    pooled: PerQuery | None
-    by_seed: dict[str, np.ndarray] = field(default_factory=dict)
+    pooled: PerQuery | None  # means over seeds, the queries of all folds together; None where nothing came out
+    by_seed: dict[str, np.ndarray] = field(default_factory=dict)  # ``[S, Q]`` by measure; none where a cell is missing
 
     @property
     def whole(self) -> bool:
@@ -68,23 +63,16 @@ class Row:
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of a table.
-
-    Attributes:
-        against: the method that each measure's p-values are against, by measure; None where there is none.
-        compared: the planned comparisons, in every measure; none where each measure is tested against its best row.
-        finds: by measure, the smallest difference that each comparison would have found.
-        versions: the versions of each package of which the trainings had several.
-    """
+    """The numbers of a table."""
 
     config: ExperimentConfig
     rows: dict[str, Row]
-    against: dict[str, str | None]
+    against: dict[str, str | None]  # by measure the method that its p-values are against
     comparisons: int
-    compared: list[PlannedComparison] = field(default_factory=list)
+    compared: list[PlannedComparison] = field(default_factory=list)  # none where measures are tested against the best
     folds: np.ndarray | None = None
-    finds: dict[str, list[float]] = field(default_factory=dict)
-    versions: dict[str, list[str]] = field(default_factory=dict)
+    finds: dict[str, list[float]] = field(default_factory=dict)  # by measure the smallest difference of each comparison
+    versions: dict[str, list[str]] = field(default_factory=dict)  # of each package of which the trainings had several
 
     @property
     def measures(self) -> list[str]:
@@ -109,18 +97,21 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     order = dict.fromkeys([*first, *config.methods, *config.ensembles, *found])
     rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
-    against = {name: _reference(config, rows, pooled, name) if name in tested else None for name in names}
+
+    def reference(measure: str) -> str | None:
+        if config.baseline is not None:
+            return config.baseline if config.baseline in pooled else None
+        return max(pooled, key=lambda name: rows[name].values[measure].mean, default=None)
+
+    against = {name: reference(name) if name in tested else None for name in names}
     check_queries(pooled)
     values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
     sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
     folds = np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
-    primary = (config.primary[0], config.primary[1], config.primary[2]) if config.primary else None
     pairs = planned(config, list(rows), outcomes)
-    compared = compare_all(
-        values, pairs, tested, config.test, config.correction, folds=folds, margin=config.margin, primary=primary
-    )
+    compared = compare_all(values, pairs, tested, config.test, config.correction, folds, config.margin, config.primary)
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
-    count = len(compared) - (primary is not None)
+    count = len(compared) - (config.primary is not None)
     tested_pairs = compared
     if config.baseline is None:
         best: list[PlannedComparison] = []
@@ -199,33 +190,21 @@ def spread(values: np.ndarray) -> tuple[float, float]:
 
 
 def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:
-    """Mean of an experiment's numbers, its standard error, and the half-width of its 95 % interval.
+    """Mean, standard error and half-width of the 95 % interval of what each fold found, a number for each seed.
 
-    Args:
-        found: for each fold that has some, the numbers of its seeds.
-        folds: how many folds there should be; the spread is that of their means, with one fold that of its seeds.
+    The spread is that of the means of as many folds as there should be, with one fold that of its seeds.
     """
     numbers = found[0] if folds == 1 and found else np.array([seeds.mean() for seeds in found])
     return float(numbers.mean()) if len(numbers) else float("nan"), *spread(numbers)
-
-
-def _reference(
-    config: ExperimentConfig, rows: Mapping[str, Row], pooled: Mapping[str, PerQuery], measure: str
-) -> str | None:
-    if config.baseline is not None:
-        return config.baseline if config.baseline in pooled else None
-    return max(pooled, key=lambda name: rows[name].values[measure].mean, default=None)
 
 
 def _row(
     config: ExperimentConfig, method: str, names: list[str], tested: Sequence[str], outcomes: Mapping[Group, Outcome]
 ) -> Row:
     folds = folds_of(config)
-    tables = {
-        fold: [outcomes[group].test for seed in config.seeds if (group := Group(method, fold, seed)) in outcomes]
-        for fold in folds
-    }
-    found = [seeds for seeds in tables.values() if seeds]
+    groups = [[Group(method, fold, seed) for seed in config.seeds] for fold in folds]
+    tables = [[outcomes[group].test for group in of if group in outcomes] for of in groups]
+    found = [seeds for seeds in tables if seeds]
     pooled = pool([_over_seeds(method, seeds) for seeds in found]) if found else None
     values = {}
     for i, name in enumerate(names):

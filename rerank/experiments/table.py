@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,7 +10,7 @@ import numpy as np
 from rerank.evaluation import render
 from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
-from rerank.evaluation.render import Section, TableCell, plain
+from rerank.evaluation.render import Section, TableCell, interval, number, plain, probability
 from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES
 from rerank.experiments.cells import Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
@@ -38,11 +37,9 @@ def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequ
     blocks = []
     for table in sections(summary, outcomes, []):
         blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
-    if failures:
-        blocks += [
-            "Failed:",
-            "\n".join(f"- {in_markdown(f'{one.cell}: {one.message} ({one.cell.folder}/log.txt)')}" for one in failures),
-        ]
+    failed = [f"{one.cell}: {one.message} ({one.cell.folder}/log.txt)" for one in failures]
+    if failed:
+        blocks += ["Failed:", "\n".join(f"- {in_markdown(line)}" for line in failed)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -53,8 +50,8 @@ def latex(summary: Summary) -> str:
 
 def text(summary: Summary, bold: bool = False) -> str:
     """The means and the published numbers for a terminal."""
-    blocks = [["\n".join(table.text(bold)), "\n".join(table.caption)] for table in main_sections(summary)]
-    return "\n\n".join(itertools.chain(*blocks)) + "\n"
+    blocks = (block for table in main_sections(summary) for block in (table.text(bold), table.caption))
+    return "\n\n".join(map("\n".join, blocks)) + "\n"
 
 
 def means(summary: Summary) -> Section:
@@ -65,15 +62,10 @@ def means(summary: Summary) -> Section:
         cells = [TableCell(_name(summary.config, method, row))]
         for measure in summary.measures:
             value = row.values[measure]
-            best = len(summary.rows) > 1 and row.whole and measure not in counts
+            ranked = len(summary.rows) > 1 and row.whole and measure not in counts
+            best = ranked and value.mean >= summary.best(measure) - 1e-12
             marked = (summary.config.test,) if value.corrected < summary.config.level else ()
-            cells.append(
-                TableCell(
-                    _value(summary.config, value),
-                    best=best and value.mean >= summary.best(measure) - 1e-12,
-                    significant=marked,
-                )
-            )
+            cells.append(TableCell(_value(summary.config, value), best, marked))
         rows.append(cells)
     return Section("Test", ["method", *summary.measures], rows, caption(summary))
 
@@ -176,17 +168,7 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
 def differences(summary: Summary) -> Section:
     """A planned comparison and measure a row."""
     config = summary.config
-    header = [
-        "row",
-        "against",
-        "measure",
-        "difference",
-        "95% render.interval",
-        "Cohen's d",
-        "wins/ties/losses",
-        "p",
-        "finds",
-    ]
+    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
     header += ["verdict"] if config.margin is not None else []
     rows = []
     for one in summary.compared:
@@ -194,13 +176,9 @@ def differences(summary: Summary) -> Section:
         if one.found is None:
             rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
-        shown += [
-            render.number(one.found.mean, "+"),
-            render.interval(one.found.interval),
-            render.number(one.effect, "+", 2),
-        ]
-        finds = render.number(one.finds(summary.comparisons), digits=3), render.number(one.finds(1), digits=3)
-        shown += ["/".join(map(str, one.counts)), render.probability(one.corrected), "{} ({})".format(*finds)]
+        shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
+        finds = f"{number(one.finds(summary.comparisons), digits=3)} ({number(one.finds(1), digits=3)})"
+        shown += ["/".join(map(str, one.counts)), probability(one.corrected), finds]
         if config.margin is not None:
             shown.append(render.verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
         rows.append(plain(*shown))
@@ -236,7 +214,7 @@ def over(config: ExperimentConfig) -> str:
     folds, seeds = len(config.folds or []), len(config.seeds)
     over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
-    how = {"error": "standard error", "interval": "95 % render.interval (Student's t)"}[config.spread]
+    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
     return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
 
 

@@ -77,11 +77,10 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job; whatever goes wrong is written to the cell's log and said in a line."""
     kind, folder = Job(job.pop("do")), Path(job.pop("folder"))
     try:
-        match kind:
-            case Job.TRAIN | Job.REFIT:
-                train_cell(folder=folder, **job)
-            case Job.MEASURE:
-                measure_cell(folder=folder, **job)
+        if kind is Job.MEASURE:
+            measure_cell(folder=folder, **job)
+        else:
+            train_cell(folder=folder, **job)
     except Stopped as stop:
         return {"stopped": str(stop)}
     except Exception as error:

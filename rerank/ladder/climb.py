@@ -357,21 +357,10 @@ class Climb:
                 for other in (steps[0]["name"], step["below"])
             )
             low, high = (first or {}).get("interval") or (None, None)
-            rungs.append(
-                Rung(
-                    name=step["name"],
-                    what=str(step["ranker"]),
-                    validation=self._mean(step),
-                    test=float(values[step["name"]].mean()) if on == "test" else None,
-                    difference=first["difference"] if first else None,
-                    low=low,
-                    high=high,
-                    below=below,
-                    kept=step["kept"],
-                    note=step["note"],
-                    seconds=step["seconds"],
-                )
-            )
+            own = {key: step[key] for key in ("name", "kept", "note", "seconds")} | {"what": str(step["ranker"])}
+            tested = float(values[step["name"]].mean()) if on == "test" else None
+            gain: dict[str, Any] = {"difference": first and first["difference"], "low": low, "high": high}
+            rungs.append(Rung(**own, **gain, below=below, validation=self._mean(step), test=tested))
         counts = {name: len(lists) for name, lists in self.plan.lists.items()} | {"validation": self.plan.held}
         notes = [*self.plan.notes, *self._late(steps, time.perf_counter() - begun)]
         return Ladder(self.folder, self.plan.monitor, rungs, left_out, notes, counts, on)

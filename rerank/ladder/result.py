@@ -33,8 +33,6 @@ class Rung:
     """One ranker of a ladder.
 
     Attributes:
-        name: of the rung.
-        what: the ranker.
         kept: whether it earned its place.
         validation: mean of the monitor, of what was tuned over queries that it was not tuned on.
         test: mean over the test queries; None without test lists.
@@ -61,8 +59,7 @@ class Rung:
     @property
     def first_shown(self) -> str:
         """The difference from the first rung, with its interval."""
-        ends = None if self.low is None or self.high is None else (self.low, self.high)
-        return "" if self.difference is None else shown_difference(self.difference, ends)
+        return "" if self.difference is None else shown_difference(self.difference, (self.low, self.high))
 
     @property
     def below_shown(self) -> str:
@@ -128,14 +125,10 @@ class Ladder:
 
     def table(self) -> Section:
         header = ["rung", "kept", "valid.", "test", f"against {self.rungs[0].name}", "against the one below"]
-        rows = [
-            plain(
-                *(rung.name, "yes" if rung.kept else "no", f"{rung.validation:.4f}"),
-                "" if rung.test is None else f"{rung.test:.4f}",
-                *(rung.first_shown, rung.below_shown),
-            )
-            for rung in self.rungs
-        ]
+        rows = []
+        for rung in self.rungs:
+            kept, test = "yes" if rung.kept else "no", "" if rung.test is None else f"{rung.test:.4f}"
+            rows.append(plain(rung.name, kept, f"{rung.validation:.4f}", test, rung.first_shown, rung.below_shown))
         return Section("Rungs", header, rows, self.facts(), names=6)
 
     def __str__(self) -> str:
@@ -146,9 +139,8 @@ class Ladder:
         """Where the ranker is, how it is used, and what a query has to bring along."""
         place = self.folder / "ranker"
         contract = read_contract(place)
-        needs = [
-            name for name in contract.get(MIX, {}).get("columns", ()) if name not in contract[MIX].get("cosines", {})
-        ]
+        mix = contract.get(MIX, {})
+        needs = [name for name in mix.get("columns", ()) if name not in mix.get("cosines", {})]
         with_texts = contract.get("class") in (None, FUSION, *TEXT_MODELS)
         use = f"serve {place}" if with_texts else f"rerank --model {place} --lists LISTS --output FILE"
         return f"Saved: {place}. Next: rerank {use}" + (f"; it needs {', '.join(needs)}." if needs else ".")
@@ -169,10 +161,7 @@ def write_ladder(ladder: Ladder) -> None:
     """Write the table, the page, and, last, the JSON."""
     with atomic_write(ladder.folder / "ladder.txt") as file:
         file.write(f"{ladder}\n")
-    bars = [
-        Bar(rung.name, rung.difference or 0.0, rung.low, rung.high, rung.kept, rung.first_shown)
-        for rung in ladder.rungs
-    ]
+    bars = [Bar(r.name, r.difference or 0.0, r.low, r.high, r.kept, r.first_shown) for r in ladder.rungs]
     title = f"{ladder.monitor} on {ladder.on}, difference from the {ladder.rungs[0].name}"
     report = Report(title=ladder.sentence, tables=[ladder.table()], values={}, baseline="", bars=Bars(title, bars))
     write_report(report, ladder.folder / "ladder.html")

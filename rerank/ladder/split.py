@@ -38,11 +38,7 @@ FLIPS, BATCH = 10_000, 1000
 
 @dataclass(frozen=True)
 class Blend:
-    """A model's scores, a mix of columns, or both.
-
-    Attributes:
-        model: a model's name, or its folder within the ladder's; None for columns alone.
-    """
+    """A model's scores, a mix of columns, or both; the model by its name, or its folder within the ladder's."""
 
     model: str | None = None
     columns: tuple[tuple[str, float], ...] = ()
@@ -74,11 +70,7 @@ class Blend:
 
 
 class Split:
-    """The lists of one split, of which scores of models are kept as columns.
-
-    Args:
-        held: how many lists, the first ones, no training sees; None for all.
-    """
+    """The lists of one split, of which scores of models are kept as columns; no training sees the first ``held``."""
 
     def __init__(self, folder: Path, name: str, monitor: str, held: int | None = None) -> None:
         self.folder, self.name = folder, name
@@ -150,11 +142,8 @@ def kept(values: Sequence[Array]) -> list[bool]:
     is the lowest above whose :math:`p_r` is one that the smallest :math:`p` of all rungs above falls to one time in
     two hundred, the signs of a query changing for all of them together (Westfall and Young 1993). That is asked again
     until there is none. So many rungs have many chances, some nearly the same, and one that few queries judge, whose
-    :math:`t` is large by chance more often, does not raise the bar for the others.
-
-    Args:
-        values: the measure of each rung for each query, ``[Q]`` each; NaN where a rung has learned from the query's
-            judgments, so that two rungs are compared over the queries that neither has seen.
+    :math:`t` is large by chance more often, does not raise the bar for the others. Values ``[Q]`` are NaN where a rung
+    has learned from the query's judgments, so that two rungs are compared over the queries that neither has seen.
     """
     stays = [True] + [False] * (len(values) - 1)
     highest = 0

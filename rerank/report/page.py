@@ -48,18 +48,13 @@ RELEVANT = 20
 
 @dataclass(frozen=True)
 class Report:
-    """What a page shows.
-
-    Attributes:
-        values: values per query, by run; what the difference plots are drawn from.
-        runs: rankings by run, under the same names; without them there are no rankings and no precision-recall curves.
-    """
+    """What a page shows."""
 
     title: str
     tables: Sequence[Section]
-    values: Mapping[str, PerQuery]
+    values: Mapping[str, PerQuery]  # by run; what the difference plots are drawn from
     baseline: str
-    runs: Mapping[str, Run] = field(default_factory=dict)
+    runs: Mapping[str, Run] = field(default_factory=dict)  # none: no rankings and no precision-recall curves
     qrels: Qrels | None = None
     lists: Sequence[Lists] = ()
     notes: Sequence[str] = ()
@@ -78,9 +73,8 @@ def render_page(report: Report) -> str:
     if first is not None and report.runs and report.qrels:
         judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
         curves += [precision_recall(report.runs, judged, first.empty, rel) for rel in relevant_from(first.measures)]
-    data = None
-    if first is not None:
-        data = query_data(report.values, report.baseline, report.runs, report.qrels, report.lists)
+    about = report.values, report.baseline, report.runs, report.qrels, report.lists
+    data = None if first is None else query_data(*about)
     style, script = _part("page.css"), _part("page.js")
     page = _template().render(
         report=report,
@@ -187,19 +181,12 @@ def query_data(
     text_of = query_texts(lists, [first.queries[i] for i in shown])
     documents: dict[str, int] = {}
     relevant = relevant_from(first.measures)[0]
-    entries = {
-        i: {
-            "text": cut(text_of.get(first.queries[i], "")),
-            "entries": _entries(
-                first.queries[i],
-                [runs.get(name, {}) for name in names],
-                (qrels or {}).get(first.queries[i]),
-                documents,
-                relevant,
-            ),
-        }
-        for i in shown
-    }
+    ranked = [runs.get(name, {}) for name in names]
+    entries: dict[int, dict[str, Any]] = {}
+    for i in shown:
+        query = first.queries[i]
+        told = _entries(query, ranked, (qrels or {}).get(query, {}), documents, relevant)
+        entries[i] = {"text": cut(text_of.get(query, "")), "entries": told}
     texts = document_texts(lists, list(documents))
     return {
         "runs": names,
@@ -216,10 +203,7 @@ def query_data(
 
 
 def choose(tables: Mapping[str, PerQuery], kept: Sequence[int], baseline: int) -> list[int]:
-    """Positions of the queries whose rankings are shown: all, or those that change most from the baseline.
-
-    The change of a query is its largest difference from the baseline in any run and measure.
-    """
+    """Positions of the queries whose rankings are shown: all, or those that differ most from the baseline anywhere."""
     values = np.stack([table.values[list(kept)] for table in tables.values()])  # [runs, measures, queries]
     count = max(1, ENTRIES // (TOP * len(tables)))
     if values.shape[-1] <= count or not kept:
@@ -236,12 +220,9 @@ def cut(text: str, length: int = LENGTH) -> str:
 
 def query_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
     """The text of queries by id, as far as the lists have them."""
-    wanted = set(ids)
-    found: dict[str, str] = {}
-    for part in lists:
-        if part.store.has_text:
-            found |= {id: text for id, text in zip(part.query_ids, part.query_texts, strict=True) if id in wanted}
-    return found
+    wanted, parts = set(ids), [part for part in lists if part.store.has_text]
+    known = (pair for part in parts for pair in zip(part.query_ids, part.query_texts, strict=True))
+    return {id: text for id, text in known if id in wanted}
 
 
 def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
@@ -255,19 +236,15 @@ def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]
 
 
 def _entries(
-    query: str, runs: Sequence[Run], grades: Mapping[str, int] | None, documents: dict[str, int], lowest: int
+    query: str, runs: Sequence[Run], grades: Mapping[str, int], documents: dict[str, int], lowest: int
 ) -> list[list[Any]]:
     """``[document, grade or None, [rank in each run or None]]``: the tops, and relevant documents below them."""
     ranks = [{document.id: rank for rank, document in enumerate(run.get(query, []), 1)} for run in runs]
     tops = dict.fromkeys(document.id for run in runs for document in run.get(query, [])[:TOP])
-    relevant = [id for id, grade in (grades or {}).items() if grade >= lowest and id not in tops]
+    relevant = [id for id, grade in grades.items() if grade >= lowest and id not in tops]
     relevant.sort(key=lambda id: min(rank.get(id, math.inf) for rank in ranks))
     return [
-        [
-            documents.setdefault(id, len(documents)),
-            None if grades is None else grades.get(id),
-            [rank.get(id) for rank in ranks],
-        ]
+        [documents.setdefault(id, len(documents)), grades.get(id), [rank.get(id) for rank in ranks]]
         for id in [*tops, *relevant[:RELEVANT]]
     ]
 

@@ -172,11 +172,7 @@ async def _drop(request: Request) -> None:
 
 
 async def _unless_gone(request: Request, scores: Awaitable[Array]) -> Array:
-    """The scores, unless the client goes away before: then its request leaves the queue.
-
-    Raises:
-        ClientDisconnect: it went.
-    """
+    """The scores; ClientDisconnect if the client goes away before, and its request leaves the queue."""
     waiting, gone = asyncio.ensure_future(scores), asyncio.ensure_future(request.receive())
     try:
         await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)

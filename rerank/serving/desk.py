@@ -20,7 +20,6 @@ from rerank.storage.arrow import Array
 TOGETHER = 512
 """Documents of requests that are scored in one batch: what a GPU needs to be busy. One request may have more."""
 
-
 LARGE = 1_000_000
 """Characters from which on a batch's tokens took so much memory that it is given back: some 400 bytes a character."""
 
@@ -49,11 +48,7 @@ class Desk:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """A place for a request, from its first byte to its answer.
-
-        Raises:
-            Refusal: all are taken.
-        """
+        """A place for a request, from its first byte to its answer; a Refusal where all are taken."""
         if self.metrics.inside >= self.most:
             raise Refusal(429, f"{self.most} requests are waiting already; try again in a second")
         self.metrics.inside += 1

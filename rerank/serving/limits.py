@@ -18,9 +18,6 @@ class Limits:
         body: bytes of a request at most (413).
         queue: requests that are read, wait or are scored at once at most (429).
         timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
-
-    Raises:
-        UserError: a number out of its range.
     """
 
     documents: Count = 1000

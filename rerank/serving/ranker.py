@@ -27,11 +27,7 @@ NAME = re.compile(r"[\w.:/+-]{1,100}")
 
 
 class Ranker:
-    """A trained ranker that is ready to score.
-
-    Attributes:
-        features: names of the numbers that a model of feature vectors reads, by the columns that they belong to.
-    """
+    """A trained ranker that is ready to score."""
 
     def __init__(self, name: str, folder: str, precision: Precision = "auto", budget: int | None = None) -> None:
         self.name, self.model = name, load_model(folder)
@@ -42,7 +38,7 @@ class Ranker:
         self.reads_text = isinstance(inner, TextScorer) or bool(self.cosines)
         starts = inner.start.columns if isinstance(inner, TextScorer) else []
         self.columns = self.model.needs() if isinstance(self.model, Mixed) else starts
-        self.features: dict[str, list[str]] = {}
+        self.features: dict[str, list[str]] = {}  # the numbers that a model of feature vectors reads, by their columns
         for number in getattr(inner, "names", ()):
             self.features.setdefault(number.partition("/")[0], []).append(number)
         if isinstance(inner, TextScorer):  # kernels are chosen at the first scores, which nobody shall wait for
@@ -128,17 +124,12 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Question:
-    """A query and its documents, as far as a model reads them.
-
-    Attributes:
-        columns: numbers of each column that is mixed in or started from, ``[n]``; NaN where there is none.
-        features: ``[n, F]`` for a model of feature vectors, in the order in which it reads them.
-    """
+    """A query and its documents, as far as a model reads them."""
 
     query: str
     texts: Sequence[str]
-    columns: Mapping[str, Array] = field(default_factory=dict)
-    features: Array | None = None
+    columns: Mapping[str, Array] = field(default_factory=dict)  # mixed in or started from, ``[n]``; NaN for no number
+    features: Array | None = None  # ``[n, F]`` for a model of feature vectors, in the order in which it reads them
 
 
 def scores_of(
@@ -194,20 +185,15 @@ def checked_numbers(values: Any, where: str) -> Array:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request.
-
-    Attributes:
-        with_documents: whether their texts (objects, where they came as such) are returned, too.
-        tei: whether the body is that of text-embeddings-inference, and so the answer.
-    """
+    """A request."""
 
     model: str | None
     query: str
     documents: list[Any]
     top_n: int | None
-    with_documents: bool
+    with_documents: bool  # whether texts (objects, where they came as such) are returned, too
     raw: bool
-    tei: bool
+    tei: bool  # whether the body is that of text-embeddings-inference, and so the answer
 
 
 def read_body(body: bytes) -> Asked:

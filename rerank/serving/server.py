@@ -35,9 +35,6 @@ def serve(
         port: on which port; 0 takes a free one and says which.
         precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
-
-    Raises:
-        Stopped: a signal came, and all is answered.
     """
     try:
         from rerank.serving.app import application, server_of

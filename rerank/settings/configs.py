@@ -45,10 +45,7 @@ def add_config(parser: ArgumentParser) -> None:
 def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     """A YAML file merged over the one that its key ``extends`` names, and so on; dotted keys become nested.
 
-    Args:
-        path: the file, or YAML of several lines itself (``Training.config``). The file that a file extends is looked
-            for from its folder.
-        extending: the files that led here.
+    It may also be YAML of several lines itself (``Training.config``). ``extends`` starts at the folder of its file.
     """
     text = path if isinstance(path, str) and "\n" in path else None
     path = Path("YAML" if text else path)

@@ -79,14 +79,10 @@ def class_path(kind: type) -> str:
 
 
 def described(value: Any) -> Any:
-    """A value as a configuration writes it, made of mappings, lists, strings and numbers.
+    """A value as a configuration writes it, made of mappings, lists, strings and numbers; what is none becomes text.
 
     >>> described({"depths": (10, 20), "file": Path("a")})
     {'depths': [10, 20], 'file': 'a'}
-
-    Args:
-        value: an object of ours becomes ``class_path`` and ``init_args``, a data class a mapping of its fields;
-            what is none of them, nor JSON's, becomes text.
     """
     if isinstance(value, Described):
         arguments = {name: described(inner) for name, inner in value.arguments().items()}

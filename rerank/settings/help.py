@@ -14,17 +14,11 @@ NUMBERS = {"int": "N", "float": "X"}
 
 
 class Page(NamedTuple):
-    """What a command's help says besides its options.
+    """What a command's help says besides its options."""
 
-    Attributes:
-        examples: command lines, one a line.
-        groups: names of options by heading, in order; options in none come last, under ``other options``.
-        plain: the option whose name may be left out: ``rerank lists FOLDER``.
-    """
-
-    examples: str = ""
-    groups: Mapping[str, Sequence[str]] = {}
-    plain: str | None = None
+    examples: str = ""  # command lines, one a line
+    groups: Mapping[str, Sequence[str]] = {}  # names of options by heading; those in none come under ``other options``
+    plain: str | None = None  # the option whose name may be left out: ``rerank lists FOLDER``
 
 
 EMPTY = Page()

@@ -119,9 +119,8 @@ def options_of(function: Callable[..., Any], argv: Sequence[str], page: Page = E
     as many options as that has fields.
     """
     parser = make_parser(function.__name__, function, page)
-    groups = {
-        key: kind for key, kind in annotations_of(function).items() if isinstance(kind, type) and is_dataclass(kind)
-    }
+    hints = annotations_of(function)
+    groups = {key: kind for key, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
     parser.add_function_arguments(function, as_group=False, skip=set(groups))
     for kind in groups.values():
         parser.add_class_arguments(kind, as_group=False)

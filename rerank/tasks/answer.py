@@ -29,7 +29,7 @@ def answer_lines(
     token_budget: int | None = None,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
 ) -> int:
-    """Answer every line with a line, in order, before the next one is read.
+    """Answer every line with a line, in order, before the next one is read; returns how many could not be answered.
 
     A question has ``query`` and ``documents``, texts or objects with ``text`` (and ``id``; other keys are passed over);
     for a ranker that mixes, or a model that starts from columns, also ``columns`` (``{"bm25": [12.1, 9.8]}``, null
@@ -37,9 +37,6 @@ def answer_lines(
     each document. ``top_k`` limits the answer, ``request`` is returned unchanged. The answer has ``ranking``, best
     first: ``index``, ``score``, and the ``id`` where one was given. A line that cannot be answered, whatever it holds,
     gets ``{"error": "…"}``; the lines after it are still answered.
-
-    Returns:
-        How many lines could not be answered.
     """
     from rerank.scoring.shared import check_scoring
 

@@ -149,12 +149,9 @@ def _scores(ranker: Model, lists: Lists, name: str) -> Array:
 
 
 def _relevant(lists: Lists, grade: int, unjudged: bool | None = None) -> tuple[Array, Array, Array, bool]:
-    """Which candidates count.
+    """Which candidates count, ``[T]``; of those which are relevant and the list of each, ``[n]``; whether unjudged do.
 
     Where judgments name relevant documents alone, as SciFact's do, unjudged ones count as not relevant.
-
-    Returns:
-        Which count, ``[T]`` bool; of those which are relevant and the list of each, ``[n]``; whether unjudged ones do.
     """
     import numpy as np
 

@@ -38,7 +38,6 @@ class Calibrated:
     """A calibrated ranker.
 
     Attributes:
-        folder: where it is.
         a: of the fit, what scores were multiplied by.
         b: what was added.
         grade: the lowest grade that counts as relevant.
@@ -97,14 +96,8 @@ class Calibrated:
 
     def facts(self) -> list[str]:
         """What the numbers are of."""
-        facts = [
-            f"p = sigmoid({self.a:.6g} s {self.b:+.6g})"
-            + (
-                ", which the last layer holds now."
-                if self.folded
-                else ", which rerank.json holds; scores stay as they are."
-            )
-        ]
+        holds = "the last layer holds now." if self.folded else "rerank.json holds; scores stay as they are."
+        facts = [f"p = sigmoid({self.a:.6g} s {self.b:+.6g}), which {holds}"]
         for name, of in self._measured:
             how = "; each by what was fitted on four other fifths of the queries" if name == "validation" else ""
             facts.append(

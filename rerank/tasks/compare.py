@@ -103,8 +103,7 @@ def compare(
                 rows.append(Reranked.of(ranker.name, depth, found, spent))
                 log.info("%s, depth %d: %s", ranker.name, depth, found)
         ranker.close()
-    value = float(start.mean[str(parsed)])
-    about = str(opened.store), len(judged), str(parsed), first, value
+    about = str(opened.store), len(judged), str(parsed), first, float(start.mean[str(parsed)])
     compared = Compared(*about, rows, sizes, _machine(), TIMED, budget_ms)
     if output is not None:
         compared.write(output)

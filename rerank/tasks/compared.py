@@ -20,9 +20,7 @@ class Reranked:
     """One ranker at one depth.
 
     Attributes:
-        ranker: its name.
         depth: how many candidates it reorders; those below stay as they are.
-        value: the mean of the measure.
         difference: from the first stage.
         low: where its 95 % interval begins; None where nothing varies.
         high: where it ends.
@@ -44,8 +42,7 @@ class Reranked:
 
     @property
     def shown(self) -> str:
-        ends = None if self.low is None or self.high is None else (self.low, self.high)
-        return shown_difference(self.difference, ends)
+        return shown_difference(self.difference, (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,6 @@ class Size:
     """What a ranker takes.
 
     Attributes:
-        ranker: its name.
-        kind: what it is.
         parameters: of its networks; None without.
         bytes: on disk; None without files here.
         peak_bytes: the most memory while it was loaded and answered one query at a time; None where nothing tells.
@@ -74,13 +69,9 @@ class Compared:
     """Rankers over the same candidates.
 
     Attributes:
-        lists: the lists.
         queries: how many have judgments.
-        measure: the measure.
         first_stage: the column that orders the lists.
         first_value: its mean of the measure.
-        rows: a ranker and a depth each.
-        sizes: a ranker each.
         machine: what answered, in words; servers have machines of their own.
         timed: how many queries the median is of.
         budget_ms: milliseconds that a query may take, if somebody said.
@@ -100,9 +91,8 @@ class Compared:
     @property
     def best(self) -> Reranked | None:
         """The best within the budget, of equal ones the fastest; None where nothing is both timed and within."""
-        fast = [
-            row for row in self.rows if row.milliseconds is not None and row.milliseconds <= (self.budget_ms or 1e99)
-        ]
+        most = self.budget_ms or 1e99
+        fast = [row for row in self.rows if row.milliseconds is not None and row.milliseconds <= most]
         return min(fast, key=lambda row: (-row.value, row.milliseconds or 0.0), default=None)
 
     @property

@@ -20,11 +20,7 @@ CELLS = 1 << 20
 
 @dataclass(frozen=True)
 class ListSample:
-    """What a step sees of one list.
-
-    Attributes:
-        rows: positions of the chosen candidates in the lists' flat arrays, ``[n]``.
-    """
+    """What a step sees of one list; ``rows`` are where its chosen candidates are in the lists' flat arrays, ``[n]``."""
 
     query: int
     rows: Array
@@ -79,19 +75,12 @@ def pad(values: list[Array]) -> tuple[Tensor, Tensor]:
 
 
 class PaddedLists(NamedTuple):
-    """Some lists.
+    """Some lists."""
 
-    Attributes:
-        lists: their positions, ``[B]``.
-        rows: position of each document in the flat arrays, ``[B, N]``; 0 where padded.
-        mask: ``[B, N]`` bool, True for real documents.
-        labels: ``[B, N]`` float32, 0 where padded.
-    """
-
-    lists: Array
-    rows: Tensor
-    mask: Tensor
-    labels: Tensor
+    lists: Array  # their positions, ``[B]``
+    rows: Tensor  # position of each document in the flat arrays, ``[B, N]``; 0 where padded
+    mask: Tensor  # ``[B, N]`` bool, True for real documents
+    labels: Tensor  # ``[B, N]`` float32, 0 where padded
 
 
 def padded_lists(lists: Lists, chosen: Array, cells: int = CELLS) -> list[PaddedLists]:

@@ -29,16 +29,12 @@ FILES = "files"
 
 @dataclass
 class State:
-    """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process).
-
-    Attributes:
-        best: value of the monitor for the best epoch; None before the first validation.
-    """
+    """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process)."""
 
     epoch: int = 0
     epoch_step: int = 0
     step: int = 0
-    best: float | None = None
+    best: float | None = None  # the monitor of the best epoch; None before the first validation
     best_epoch: int = 0
     loss_sum: float = 0.0
     lists: int = 0
@@ -68,11 +64,8 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
     folder = run / CHECKPOINTS / f"step-{state.step:08d}"
     with atomic_folder(folder, replace=True) as temporary:
         save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
-        moments = {
-            f"{index}.{name}": value
-            for index, values in optimizer.state_dict()["state"].items()
-            for name, value in values.items()
-        }
+        held = optimizer.state_dict()["state"]
+        moments = {f"{index}.{name}": value for index, values in held.items() for name, value in values.items()}
         save_file(copied(moments), str(temporary / "optimizer.safetensors"))
         names = sorted(file.name for file in temporary.iterdir())
         write_sealed(temporary / STATE, asdict(state) | {FILES: hash_files(temporary, names)})

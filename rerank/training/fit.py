@@ -100,10 +100,8 @@ class Training:
     def __str__(self) -> str:
         """What was trained, what it is worth beside what it has to beat, and where it is."""
         monitor = str(parse_measure(self.settings.monitor, "monitor"))
-        lines = [self._what()]
-        for split in SPLITS:
-            if split in self.measures and split not in self.beside:
-                lines.append(f"{split}: {monitor} {self.measures[split][monitor]:.4f}")
+        alone = [split for split in SPLITS if split in self.measures and split not in self.beside]
+        lines = [self._what(), *(f"{split}: {monitor} {self.measures[split][monitor]:.4f}" for split in alone)]
         lines += _verdicts(self.beside, self.baseline, self.start, self.mixed)
         lines += _instead(self.settings.model, self.beside)
         mixed = self.measures.get("with_first_stage", {})

@@ -73,10 +73,7 @@ def agree(limits: MemoryLimits, device: torch.device) -> None:
 
 
 def check_launcher() -> None:
-    """Refuse what shards a model: its processes have to make equally many passes, and ours need not.
-
-    And refuse what a launcher sets that the training's own configuration decides, rather than pass it over.
-    """
+    """Refuse what shards a model, and what a launcher sets that the configuration decides, rather than pass it over."""
     check_gpus()
     for switch, unset, instead in SWITCHES:
         value = os.environ.get(f"ACCELERATE_{switch.upper()}", unset).lower()

@@ -83,10 +83,7 @@ def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str
 
 
 def kept_test_run(folder: Path, identity: Mapping[str, Any]) -> Run | None:
-    """What `write_test_run` wrote; None where it is not there, is of something else, or is not what was written.
-
-    In each of these cases it can be made again.
-    """
+    """What `write_test_run` wrote; None where it is not there, is of something else, or is not what was written."""
     path, seal = folder / "test.trec", folder / "test.json"
     if not (path.is_file() and seal.is_file()):
         return None

@@ -204,7 +204,7 @@ def _describe(lists: Lists) -> str:
 
 def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], splits: Splits) -> None:
     """Append this start to ``provenance.json`` of a run folder: command, code, packages, hardware and data."""
-    hashes = identity["data"]
+    hashes = {name: of or {} for name, of in identity["data"].items()}
     places = {"rerank": Path(rerank.__file__).parent, "working directory": Path.cwd()}
     start = {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -217,7 +217,9 @@ def add_provenance(folder: Path, training: str, identity: Mapping[str, Any], spl
         "hardware": hardware(),
         "environment": {name: os.environ[name] for name in DECISIVE_VARIABLES if name in os.environ},
         "data": {
-            name: _data(lists) | (hashes.get(name) or {}) for name, lists in vars(splits).items() if lists is not None
+            name: {"lists": str(lists.store), "queries": len(lists), "candidates": lists.size, **hashes.get(name, {})}
+            for name, lists in vars(splits).items()
+            if lists is not None
         },
     }
     write_provenance(folder, [*read_provenance(folder), start])
@@ -291,7 +293,3 @@ def _processor() -> str:
     info = Path("/proc/cpuinfo")
     found = re.search(r"(?m)^model name\s*:\s*(.+)$", info.read_text()) if info.is_file() else None
     return found[1] if found else platform.processor()
-
-
-def _data(lists: Lists) -> dict[str, Any]:
-    return {"lists": str(lists.store), "queries": len(lists), "candidates": lists.size}

@@ -38,18 +38,12 @@ NAMED = 5
 
 
 class Step(NamedTuple):
-    """What one step did, over all processes.
+    """What one step did, over all processes."""
 
-    Attributes:
-        loss: the loss of the batch; 0 where there was nothing to learn from.
-        lists: lists from which something could be learned, by their targets; 0 where the step is to be skipped.
-        dead: those of them whose loss had no gradient on any score (:data:`~rerank.training.targets.DEAD`).
-    """
-
-    loss: float
+    loss: float  # of the batch; 0 where there was nothing to learn from
     documents: int
-    lists: int
-    dead: int
+    lists: int  # from which something could be learned, by their targets; 0 where the step is to be skipped
+    dead: int  # those of them whose loss had no gradient on any score (`rerank.training.targets.DEAD`)
     stop: bool = False
 
 
@@ -116,11 +110,8 @@ class Gradients:
     ) -> Step:
         """Leave the batch's gradient in the parameters, the same in every process; none where nothing can be learned.
 
-        Args:
-            groups: the effective batch.
-            step: its number, for messages.
-            progress: share of the training's steps that is done, for weights that change.
-            moved: told after each chunk what share of the step's passes it was, for a bar that moves within long steps.
+        Weights may change with the ``progress`` of the training, from 0 to 1. After each chunk ``moved`` is told what
+        share of the step's passes it was, for a bar that moves within long steps.
         """
         useful, terms = self._learnable(groups, progress)
         if not terms:
@@ -220,11 +211,9 @@ class Gradients:
         mode: Mode = "full" if fits else "cached"
         if mode not in self._logged_modes and self.process == 0:
             self._logged_modes.add(mode)
-            room = "any number" if self.limits.full_tokens is None else f"{self.limits.full_tokens}"
-            log.info(
-                "gradient mode: %s (%d tokens in a micro-batch, %s fit with their graph: %s)",
-                *(mode, tokens, room, self.why),
-            )
+            room = "any number" if self.limits.full_tokens is None else self.limits.full_tokens
+            said = mode, tokens, room, self.why
+            log.info("gradient mode: %s (%d tokens in a micro-batch, %s fit with their graph: %s)", *said)
         return mode
 
     def _back_off(self, step: int) -> UserError | None:

@@ -32,16 +32,12 @@ for losses of about 1."""
 
 
 class Targets:
-    """The targets of training lists, by term.
-
-    Attributes:
-        flat: for every term ``[T]`` numbers, one per candidate; NaN where there is none: no value in the column, or, of
-            grades, a query that nobody judged.
-    """
+    """The targets of training lists, by term."""
 
     def __init__(self, lists: Lists, criterion: Criterion) -> None:
         self.lists = lists
         self.terms = terms_of(criterion)
+        # A number for each candidate, ``[T]``; NaN where the column has none, or, of grades, nobody judged the query.
         self.flat = [self._of(term) for term in self.terms]
 
     def _of(self, term: Term) -> Array:
@@ -102,11 +98,7 @@ def check_sampler(lists: Lists, sampler: Sampler) -> None:
 
 @dataclass(frozen=True)
 class ActiveTerm:
-    """A term as it counts in one step.
-
-    Attributes:
-        over: what the sum is divided by: for a mean, the learnable lists of the whole batch.
-    """
+    """A term as it counts in one step, its sum divided by ``over``: for a mean, the whole batch's learnable lists."""
 
     number: int
     loss: Loss
@@ -115,12 +107,7 @@ class ActiveTerm:
 
 
 class PieceLoss:
-    """The loss of some lists by their scores; what is noted stays on the device, so that no host waits for it.
-
-    Attributes:
-        numbers: after a call the loss, the lowest and the highest score, ``[3]``.
-        dead: after the backward pass how many lists had no gradient (:data:`DEAD`).
-    """
+    """The loss of some lists by their scores; what is noted stays on the device, so that no host waits for it."""
 
     chunked: Chunked
 
@@ -139,7 +126,7 @@ class PieceLoss:
         self.starts = np.cumsum(self._lengths) - self._lengths
         smallest_weight = min(term.weight / term.over for term in terms)
         self._negligible = smallest_weight * DEAD * (1.0 if scale is None else scale)
-        self.dead = torch.zeros((), device=device)
+        self.dead = torch.zeros((), device=device)  # after the backward pass: lists without a gradient (DEAD)
 
     def __call__(self, flat: Tensor) -> Tensor:
         """The loss of scores ``[N]``, list after list."""
@@ -154,7 +141,7 @@ class PieceLoss:
                 totals[i] = totals[i] + term.loss(scores, labels, mask, seeds=seeds)
         weighted = [total / term.over * term.weight for total, term in zip(totals, self._terms, strict=True)]
         loss = torch.stack(weighted).sum()
-        self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])
+        self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])  # with the lowest and highest score
         return loss if self._scale is None else loss * self._scale
 
     def _padded(self, flat: Tensor, chosen: Array) -> Tensor:

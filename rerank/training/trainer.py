@@ -215,9 +215,8 @@ class Trainer:
             lists, documents = lists + len(groups), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
-            bar.set_postfix(
-                {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}, refresh=False
-            )
+            shown = {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}
+            bar.set_postfix(shown, refresh=False)
             bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
             logged = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
@@ -287,14 +286,8 @@ class Trainer:
         return self._prepared[id(lists)][1]
 
     def _scores(self, lists: Lists, name: str) -> Array:
-        return score_shared(
-            self.model,
-            lists,
-            inputs=self._inputs(lists),
-            precision=self.precision,
-            budget=self.config.token_budget,
-            progress=f"{name} lists",
-        )
+        inputs, budget, bar = self._inputs(lists), self.config.token_budget, f"{name} lists"
+        return score_shared(self.model, lists, precision=self.precision, budget=budget, inputs=inputs, progress=bar)
 
     def _save_best(self) -> None:
         with together():

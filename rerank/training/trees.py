@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,7 @@ class TreeTrainer:
         train = splits.train
         targets = Targets(train, config.loss or ListNet())  # their own objective learns from what ListNet does
         usable = targets.usable()
-        given = config.loss is not None
-        self.objective = Objective(targets, usable, config.seed, self.model.trees) if given else None
+        self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
         self.skipped = len(train) - len(usable)
         if not len(usable):
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
@@ -167,25 +167,21 @@ def _all_are_candidates(lists: Lists) -> bool:
 
 def gain_of(monitor: str) -> Gain:
     """What LambdaMART takes for a gain: that of the monitor, 2^y - 1 where it has none."""
-    try:
-        measure = parse(monitor)
-    except UserError:
-        return "exp-log2"
-    return measure.dcg if isinstance(measure, nDCG) else "exp-log2"
+    with suppress(UserError):
+        if isinstance(measure := parse(monitor), nDCG):
+            return measure.dcg
+    return "exp-log2"
 
 
 def _monitor(train: Lists, measure: str) -> Monitor | None:
     """The monitor on training lists; None where nothing is judged, or ir-measures is needed and there are no qrels."""
-    if not train.judged.any():
-        return None
-    try:
-        return Monitor(train, measure)
-    except UserError:
-        return None
+    with suppress(UserError):
+        return Monitor(train, measure) if train.judged.any() else None
+    return None
 
 
 class Objective:
-    r"""Gradient and Hessian of a loss, summed over the lists from which something can be learned.
+    r"""Gradient and Hessian of a loss, summed over the ``usable`` lists, from which something can be learned.
 
     Of several terms each counts as in a network's training (:class:`rerank.losses.Terms`): by its mean over the lists
     from which it can learn, times the number of all lists.
@@ -200,9 +196,6 @@ class Objective:
 
     The mean by list, ``|g|`` itself and the curvature (Hutchinson's estimate) do not do better by more than chance on
     MQ2008 and OHSUMED, for five losses; the curvature would also cost a second gradient per tree.
-
-    Args:
-        usable: positions of the lists from which something can be learned.
     """
 
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:

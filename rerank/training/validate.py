@@ -78,8 +78,7 @@ def finish(
     result: dict[str, Any] = {"trees": model.count} if isinstance(model, Trees) else {}
     mixed: dict[str, Any] = {}
     ranker: Mixed | None = None
-    lists = splits.validation
-    if lists is not None:
+    if (lists := splits.validation) is not None:
         assert lists.qrels is not None
         run = lists.run(score(lists, "validation"))
         table = evaluate(run, lists.qrels, names, name="validation")
@@ -264,11 +263,7 @@ def _found(measurement: str, table: PerQuery, others: Mapping[str, Any]) -> dict
 
 
 def test_run(folder: Path, training: str, config: TrainConfig, lists: Lists) -> Run:
-    """The run of a finished training's best model over test lists: the one that is kept, or made again.
-
-    Raises:
-        NoModelError: there is neither a run nor a best model to make it.
-    """
+    """The run of a finished training's best model over test lists: kept, or made again; a NoModelError without both."""
     identity = run_identity({"training": training}, measured_hashes(lists, config.model.columns))
     if (run := kept_test_run(folder, identity)) is not None:
         return run

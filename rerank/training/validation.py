@@ -30,11 +30,7 @@ ELEMENTS = 2**22
 
 
 class Validation:
-    """Measures a model again and again, and notes in the run's state which epoch is the best.
-
-    Attributes:
-        best_scores: the best model's, of the validation lists; None where the run was resumed since.
-    """
+    """Measures a model again and again, and notes in the run's state which epoch is the best."""
 
     def __init__(
         self,
@@ -47,7 +43,7 @@ class Validation:
         self.config, self.splits, self.model = config, splits, model
         self._score, self._say = score, say
         self.monitor = str(parse_measures(config.monitor)[0])
-        self.best_scores: Array | None = None
+        self.best_scores: Array | None = None  # the best model's, of validation; None where the run resumed since
         self._evaluator: Evaluator | None = None
 
     def start(self, state: State) -> dict[str, PerQuery]:

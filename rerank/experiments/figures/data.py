@@ -23,30 +23,20 @@ NAMES = ("methods", "measures")
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a search.
-
-    Attributes:
-        x: values of the key on the horizontal axis, at which every fold and seed came out.
-        width: what the experiment's ``spread`` says, for each mean; NaN for a single number.
-    """
+    """A line of a search."""
 
     label: str
-    x: list[Any]
+    x: list[Any]  # values of the key on the horizontal axis, at which every fold and seed came out
     mean: list[float]
-    width: list[float]
+    width: list[float]  # what the experiment's ``spread`` says of each mean; NaN for a single number
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What was logged at the end of every epoch, or after every tree, from the first on.
+    """What was logged at the end of every epoch, or after every tree, from the first on."""
 
-    Attributes:
-        what: ``loss``, ``training`` or ``validation``.
-        unit: ``epoch`` or ``tree``.
-    """
-
-    what: str
-    unit: str
+    what: str  # loss, training or validation
+    unit: str  # epoch or tree
     runs: list[np.ndarray]
 
     @property
@@ -57,10 +47,7 @@ class Curve:
 
 
 def search_lines(plan: ExperimentPlan, figure: Figure, trained: Iterable[tuple[Cell, Mapping[str, Any]]]) -> list[Line]:
-    """The lines of a ``search``: validation measures of trained cells over the values of a key.
-
-    Among the cells of a fold and seed that share what is shown, the one that validation chooses counts.
-    """
+    """The lines of a ``search``: over the values of a key the validation measures of what is chosen with each."""
     key, everything = figure.x or "", list(trained)
     lines = []
     for method in figure.methods or list(plan.config.methods):
@@ -100,11 +87,11 @@ def curves(plan: ExperimentPlan, figure: Figure, outcomes: Mapping[Group, Outcom
     """
     drawn: dict[str, list[Curve]] = {}
     for method in figure.methods or list(plan.config.methods):
-        logs = [_epochs(outcome) for group, outcome in outcomes.items() if group.method == method]
+        cells = [outcome.cell for group, outcome in outcomes.items() if group.method == method]
+        logs = list(map(_epochs, cells))
         if not logs or not all(logs):  # of a cell that was trained elsewhere, its measures may be all that is here
             continue
-        cell = next(outcome.cell for group, outcome in outcomes.items() if group.method == method)
-        monitor = plan.validated(cell.settings)[0]
+        monitor = cells[0].monitor
         unit = "epoch" if "mean_loss" in logs[0][0] else "tree"
         found = {
             "loss": [[line.get("mean_loss", line.get("loss")) for line in log] for log in logs],
@@ -161,8 +148,7 @@ def _check(plan: ExperimentPlan, where: str, figure: Figure) -> None:
             space = plan.config.methods[method].search
             if key not in space:
                 raise UserError(f"{where}.{what}: {method} does not search {key!r}{nearest(key, space)}")
-    counts = {"methods": methods, "measures": measures}
-    for what, several in counts.items():
+    for what, several in (("methods", methods), ("measures", measures)):
         if figure.lines != what and len(several) > 1:
             raise UserError(f"{where}.{what}: one, not {len(several)}, unless lines: {what}")
     for method in methods:
@@ -192,9 +178,8 @@ def is_numeric(values: Iterable[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _epochs(outcome: Outcome) -> list[dict[str, Any]]:
+def _epochs(cell: Cell) -> list[dict[str, Any]]:
     """What a run logged at the end of every epoch, or after every tree; nothing where its log is not here."""
-    if not (outcome.cell.folder / "metrics.jsonl").is_file():
-        return []
-    with (outcome.cell.folder / "metrics.jsonl").open(encoding="utf-8") as file:
-        return [line for line in map(json.loads, file) if "epoch" in line]
+    log = cell.folder / "metrics.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+    return [line for line in map(json.loads, lines) if "epoch" in line]

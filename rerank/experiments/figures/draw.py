@@ -31,10 +31,7 @@ COLUMNS = 4
 
 
 def write_figures(experiment: Experiment, summary: Summary) -> list[Path]:
-    """Draw the pictures that the experiment's configuration asks for, as PNG files in its folder.
-
-    Test lists are measured once, with what validation chose: there are their means, and no curves over them.
-    """
+    """Draw the pictures that the experiment's configuration asks for, as PNG files in its folder."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
