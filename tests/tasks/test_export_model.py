@@ -192,7 +192,7 @@ def test_bad_input(best: Path, lists: Lists, tmp_path: Path, capsys: pytest.Capt
     refused("tflite", "--formats", "tflite")
     refused("--column: has no effect with --model", "--column", "bm25")
     refused("--formats: is for exporting a model; add --model FOLDER", "--formats", "onnx", model="")
-    with pytest.raises(UserError, match="there is no 'tflite'; there are onnx, onnx-int8"):
+    with pytest.raises(UserError, match=r"formats\[0\]: expected 'onnx', .*, not 'tflite'"):
         rerank.export_model(best, lists, tmp_path / "out", ["tflite"])  # type: ignore[list-item]
     frame = lists.to_dataframe().drop(columns="grade")
     with pytest.raises(UserError, match=r"onnx-int8 is judged by nDCG@10, and .* has no judgments; give --force"):

@@ -81,7 +81,7 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
     expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
     assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
     line = json.dumps({"query": query, "documents": documents, "columns": columns})
-    assert [one["index"] for one in answers(str(place / name), line)[0]["ranking"]] == expected
+    assert [one["index"] for one in answers(ranker, line)[0]["ranking"]] == expected
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
 
