@@ -37,6 +37,7 @@ def test_what_they_showed_is_kept(path: Path) -> None:
 def test_they_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a notebook leaves a gigabyte there
     notebook = nbformat.read(path, 4)
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute(cwd=str(tmp_path))
     before = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
