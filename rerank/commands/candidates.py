@@ -100,7 +100,11 @@ def add(
         raise UserError("--model: cannot be combined with --embed; use one at a time")
     files = named_files(run or [])
     for column in drop or []:
-        Store.open(lists).drop_column(column)
+        store = Store.open(lists)
+        if column in store.column_names or not (files or model or embed):
+            store.drop_column(column)
+        else:  # a killed command has removed it
+            log.info("%s: has no column %s to remove", lists, column)
     if files:
         add_runs(lists, files)
     if model is not None:

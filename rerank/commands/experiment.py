@@ -56,7 +56,8 @@ def experiment(argv: Sequence[str]) -> int:
     part = None if share is None else parse_share(share)
     plan = checked(config)
     if dry_run:
-        counts = {group: len(plan.points(group)) for group in plan.groups}
+        number, shares = part or (0, 1)
+        counts = {group: len(plan.points(group)) for group in plan.groups[number::shares]}
         for group, count in counts.items():
             print(f"{group}: {count} cell{'s' if count > 1 else ''}")
         print(f"{sum(counts.values())} cells, {len(counts)} of them measured on test, in {plan.output}")

@@ -88,9 +88,11 @@ def rerank(
     for name, value in (("lists", lists), ("output", output)):
         if value is None:
             raise UserError(f"--{name}: needed, unless --stdin is given")
+    from rerank.retrieval.runs import check_run_file
     from rerank.scoring.outputs import write_reranked
     from rerank.tasks.rerank_lists import lists_to_score
 
+    check_run_file(str(output))
     check_apart(str(output), lists=lists, model=model)
     chosen = lists_to_score(model, str(lists), depth, token_budget)
     write_reranked(model, chosen, str(output), mix=not no_mix, precision=precision, budget=token_budget)

@@ -68,7 +68,7 @@ class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
     >>> base = {"data": "ListsData", "data.train": "lists/train", "model": "MLP"}
-    >>> config = ExperimentConfig("experiments/losses", base, {"ListNet": {"set": {"loss": "ListNet"}}}, seeds=[1, 2])
+    >>> config = ExperimentConfig("experiments/losses", base, {"ListNet": Method({"loss": "ListNet"})}, seeds=[1, 2])
     >>> config.seeds, list(config.methods)
     ([1, 2], ['ListNet'])
 

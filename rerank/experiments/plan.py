@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.measures import parse_measures
+from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.experiments.cells import Cell, Group, Point, file_name
 from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
 from rerank.experiments.planned import best_of, planned_pairs
 from rerank.lists.data import Splits
 from rerank.settings.configs import Settings, assign, merged
 from rerank.settings.ranges import check_arguments, check_value
+from rerank.storage.files import check_folder
 from rerank.storage.identity import canonical, id_of
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
@@ -28,6 +29,7 @@ class ExperimentPlan:
     def __init__(self, config: ExperimentConfig) -> None:
         self.config = config
         self.output = Path(config.output)
+        check_folder(self.output)
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
         check_config(config, self._defaults)
         self.folds = folds_of(config)
@@ -143,7 +145,8 @@ def _check_primary(config: ExperimentConfig) -> None:
     rows = [*first, *config.methods, *config.ensembles, *mixed]
     pairs = planned_pairs(rows, config.baseline, config.pairs == "all")
     pairs += itertools.combinations(map(best_of, config.groups), 2)
-    known = [[*pair, str(measure)] for measure in parse_measures(config.measures) for pair in pairs]
+    tested = [str(measure) for measure in parse_measures(config.measures) if measure.NAME not in COUNTS]
+    known = [[*pair, measure] for measure in tested for pair in pairs]
     if config.primary not in known:
         given = f"; such as {known[0]}" if known else ": there is none without baseline or groups"
         raise UserError(f"primary: {config.primary} is no planned comparison of ROW, AGAINST and MEASURE{given}")

@@ -33,13 +33,15 @@ class PlannedComparison:
     counts: tuple[int, int, int] = (0, 0, 0)
     p: float = math.nan  # NaN where the test has nothing to go by, or nothing came out
     corrected: float = math.nan
+    planned: int = 1  # comparisons that it is corrected for
     error: float = math.nan  # that the test has: over queries alone where it treats the seeds as fixed
     freedom: float = math.nan
     equivalent: float = math.nan  # p-value of a difference that is not within the margin, corrected
 
-    def finds(self, comparisons: int) -> float:
+    def finds(self, comparisons: int | None = None) -> float:
         """The smallest difference that would have been found, with the variances of this very pair; NaN where none."""
-        return significance.smallest_difference(self.error, self.freedom, comparisons) if self.error > 0 else math.nan
+        count = comparisons or self.planned
+        return significance.smallest_difference(self.error, self.freedom, count) if self.error > 0 else math.nan
 
 
 def planned_pairs(rows: Sequence[str], baseline: str | None, every: bool) -> list[Pair]:
@@ -84,13 +86,18 @@ def compare_all(
             compared.append(one)
     family = np.array([[one.row, one.against, one.measure] != primary for one in compared], dtype=bool)
 
+    planned = int(family.sum())
+
     def corrected(values: list[float]) -> list[float]:
         p = np.array(values)
-        p[family] = significance.correct(p[family], correction, planned=int(family.sum()))
+        p[family] = significance.correct(p[family], correction, planned=planned)
         return [float(value) for value in p]
 
-    both = corrected([one.p for one in compared]), corrected([one.equivalent for one in compared])
-    return [replace(one, corrected=p, equivalent=within) for one, p, within in zip(compared, *both, strict=True)]
+    columns = corrected([one.p for one in compared]), corrected([one.equivalent for one in compared]), family
+    return [
+        replace(one, corrected=p, equivalent=within, planned=planned if together else 1)
+        for one, p, within, together in zip(compared, *columns, strict=True)
+    ]
 
 
 def _compared(

@@ -81,7 +81,7 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             }
             for method, row in summary.rows.items()
         },
-        "differences": [_compared(one, summary.comparisons) for one in summary.compared],
+        "differences": [_compared(one) for one in summary.compared],
         "cells": [_cell(experiment.plan.output, outcome) for outcome in experiment.outcomes.values()],
         "failed": [_failed(experiment.plan.output, failure) for failure in experiment.failures],
     }
@@ -91,9 +91,9 @@ def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: finite(number) for name, number in numbers.items()}
 
 
-def _compared(one: PlannedComparison, comparisons: int) -> dict[str, Any]:
+def _compared(one: PlannedComparison) -> dict[str, Any]:
     numbers = {"p": one.p, "corrected": one.corrected, "equivalent": one.equivalent, "effect": one.effect}
-    numbers |= {"finds": one.finds(comparisons), "finds_uncorrected": one.finds(1)}
+    numbers |= {"finds": one.finds(), "finds_uncorrected": one.finds(1)}
     if one.found is not None:
         low, high = one.found.interval
         numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}

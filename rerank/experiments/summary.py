@@ -68,7 +68,7 @@ class Summary:
     config: ExperimentConfig
     rows: dict[str, Row]
     against: dict[str, str | None]  # by measure the method that its p-values are against
-    comparisons: int
+    comparisons: int  # that the p-values of the rows are corrected for
     compared: list[PlannedComparison] = field(default_factory=list)  # none where measures are tested against the best
     folds: np.ndarray | None = None
     finds: dict[str, list[float]] = field(default_factory=dict)  # by measure the smallest difference of each comparison
@@ -77,6 +77,11 @@ class Summary:
     @property
     def measures(self) -> list[str]:
         return [str(measure) for measure in parse_measures(self.config.measures)]
+
+    @property
+    def planned(self) -> int:
+        """For how many comparisons the p-values of ``compared`` are corrected."""
+        return max((one.planned for one in self.compared), default=0)
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
@@ -119,8 +124,8 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
             if other is not None:
                 others = [(name, other, (name, other)) for name in rows if name != other]
                 best += compare_all(values, others, [measure], config.test, "none", folds=folds)
-        tested_pairs = compared or best
         count = max(count, len(best))
+        tested_pairs = compared or [replace(one, planned=count) for one in best]
         corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
     for method, row in rows.items():
@@ -129,7 +134,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
             row.values[name] = replace(value, p=own, corrected=after)
     finds: dict[str, list[float]] = {}
     for one in tested_pairs:
-        if not np.isnan(smallest := one.finds(count)):
+        if not np.isnan(smallest := one.finds()):
             finds.setdefault(one.measure, []).append(smallest)
     versions = mixed_versions(outcomes.values())
     return Summary(config, rows, against, count, compared, folds, finds, versions)

@@ -177,7 +177,7 @@ def differences(summary: Summary) -> Section:
             rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
-        finds = f"{number(one.finds(summary.comparisons), digits=3)} ({number(one.finds(1), digits=3)})"
+        finds = f"{number(one.finds(), digits=3)} ({number(one.finds(1), digits=3)})"
         shown += ["/".join(map(str, one.counts)), probability(one.corrected), finds]
         if config.margin is not None:
             shown.append(render.verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
@@ -199,7 +199,7 @@ def differences_caption(summary: Summary) -> str:
         "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds"
         f"{', folds being trained apart' if len(config.folds or []) > 1 else ''}; queries without relevant documents "
         f"{'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d over queries; p by "
-        f"{test}, {render.CORRECTED[config.correction]} for {summary.comparisons} comparisons; finds: the difference "
+        f"{test}, {render.CORRECTED[config.correction]} for {summary.planned} comparisons; finds: the difference "
         f"that would have been found of this pair, with power {POWER:g} at level {ALPHA:g}, corrected (and not)."
         f"{primary if config.primary else ''}{equivalent if config.margin is not None else ''}{groups}"
     )

@@ -19,6 +19,7 @@ from rerank.models.load import load_model
 from rerank.models.mixed import Mixed
 from rerank.scoring.shared import scores_by
 from rerank.storage.arrow import Array
+from rerank.storage.files import digest
 
 TRAININGS, AVERAGES = "trainings/", "averages/"
 """How the names of models begin that are trained here, and of their averages."""
@@ -82,7 +83,7 @@ class Split:
 
     def column_of(self, model: str) -> str:
         """The column of a model's scores, which are computed once."""
-        name, store = as_name(f"ladder-{model}"), self.lists.store
+        name, store = f"{as_name(f'ladder-{model}')[:80]}-{digest(model)[:8]}", self.lists.store
         if name not in store.column_names:
             score = scores_by(load_model(self.place(model), mix=False), "auto", None)
             scores = np.zeros(self.lists.size, np.float32)

@@ -38,12 +38,14 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
 
 
 def _keep_what_fits(old: Path, new: Path) -> None:
-    """Keep what regrading leaves: token ids, if texts are the same, and columns that were added, if candidates are."""
+    """Keep what regrading leaves: token ids, if texts are the same, and added columns, if candidates are, too."""
     try:
         before, after = Store.open(old), Store.open(new)
     except UserError:  # of another version, or damaged
         return
-    if before.texts_hash() == after.texts_hash() and (old / "tokens").is_dir():
+    if before.texts_hash() != after.texts_hash():
+        return
+    if (old / "tokens").is_dir():
         shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
     if before.manifest["candidates"] == after.manifest["candidates"]:
         added = set(before.column_names) - set(before.manifest["columns"])

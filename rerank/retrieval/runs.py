@@ -191,6 +191,14 @@ def _second_place(path: str | Path, query: str, document: str) -> str:
     return next(islice(places, 1, None))
 
 
+def check_run_file(path: str | Path) -> None:
+    """Refuse a name that no run can be written to."""
+    if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
+        raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
+    if Path(path).is_dir():
+        raise UserError(f"{path}: is a folder; name a file")
+
+
 def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]], tag: str = "rerank") -> None:
     """Write a run in TREC's format, whole or not at all.
 
@@ -213,8 +221,7 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
         UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
         ValueError: a score that is not a number, or a document twice in a list.
     """
-    if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
-        raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
+    check_run_file(path)
     with atomic_write(path) as file:
         items = run.items() if isinstance(run, Mapping) else run
         for query, ranked in tqdm(items, f"writing {Path(path).name}", unit=" queries", disable=None, delay=2):

@@ -46,7 +46,8 @@ class Parts:
         which = np.concatenate([lists.queries, lists.lengths]).astype(np.int64).tobytes()
         about = canonical([made, columns])
         pairs = pairs_of(model)
-        self._folder = place / digest("3", lists.store.manifest["candidates"], which, about, str(pairs))
+        read = lists.store.manifest["candidates"], lists.store.texts_hash()
+        self._folder = place / digest("4", *read, which, about, str(pairs))
         self._lists, self._ranges = lists, blocks(lists.offsets, pairs)
 
     def lists(self, part: int) -> Lists:

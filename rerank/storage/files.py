@@ -211,9 +211,15 @@ def cannot_be_written(path: Path) -> Iterator[None]:
         ) from error
 
 
+def check_folder(output: str | Path | None) -> None:
+    """Refuse a file where a folder is to be made."""
+    if output is not None and Path(output).is_file():
+        raise UserError(f"output: {output} is a file; name a folder")
+
+
 OURS = {
     "rerank.json": re.compile("."),
-    "candidates.arrow": re.compile(r"manifest\.json|.*\.arrow|columns/|tokens/"),
+    "candidates.arrow": re.compile(r"manifest\.json|.*\.arrow|(qrels|run)\.trec|columns/|tokens/"),
     "identity.json": re.compile(
         r"(identity|measures|kernels|provenance|test.*)\.json|config\.yaml|log\.txt|metrics\.jsonl|test\.trec|checkpoints/"
     ),

@@ -71,9 +71,11 @@ def compare(
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.scoring.contenders import contenders
+    from rerank.storage.files import check_folder
     from rerank.tasks.compared import Compared, Reranked, Size
 
     check_arguments(compare, {"depths": depths, "budget_ms": budget_ms})
+    check_folder(output)
     parsed = parse_measure(measure, "measure")
     if parsed.NAME in COUNTS:
         raise UserError(f"measure: {measure} measures no quality; name another, such as nDCG@10")

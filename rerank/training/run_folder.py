@@ -24,7 +24,7 @@ from rerank.kernels.precision import cpu_flags
 from rerank.models.card import write_card
 from rerank.models.contract import read_contract
 from rerank.progress import log
-from rerank.storage.files import atomic_write
+from rerank.storage.files import atomic_write, check_folder
 from rerank.storage.hashes import read_sealed
 from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
 from rerank.storage.locks import clear_within
@@ -70,10 +70,9 @@ class RunFolder:
 
     def check(self) -> None:
         """Refuse a folder that holds something else, or another run; writes nothing."""
+        check_folder(self.path)
         if not self.path.exists():
             return
-        if not self.path.is_dir():
-            raise UserError(f"output: {self.path} is a file; name a folder")
         if not (self.path / IDENTITY).is_file():
             if self.finished() is not None:  # it was copied
                 return

@@ -62,6 +62,9 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*BM25, "--k1", "-1"], "k1"),
         ([*BM25, "--qrels", "BAD"], "bad.trec:1: "),
         (["rerank", "--model", "nowhere", "--lists", "COLLECTION", "--output", "OUT"], "not a lists folder"),
+        (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "x.jsonl"], "plain TREC files"),
+        (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "."], "is a folder; name a file"),
+        ([*ADD, "--drop", "none"], "has no column 'none'"),
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
         # options that have no use in the way that a command is called
         ([*ADD, "--run", "x.trec", "--precision", "fp32"], "--precision: has no effect without"),

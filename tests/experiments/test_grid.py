@@ -205,6 +205,11 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "SmoothI, fold 1, seed 42: 2 cells"
     assert shown[-1].startswith("15 cells, 9 of them measured on test")
+    parts = []
+    for part in range(2):
+        assert main([*words, "--share", f"{part}/2"]) == 0
+        parts += capsys.readouterr().out.splitlines()[:-1]
+    assert sorted(parts) == sorted(shown[:-1]), "each of them in one of the shares"
     assert not (folder / "dry").exists()
 
 
@@ -245,6 +250,12 @@ def test_bad_configurations_are_one_line(
     assert error.startswith("rerank: error: ")
     assert message in error
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_where_the_folder_is_to_be(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").touch()
+    assert main(["experiment", f"--config={folder / 'experiment.yaml'}", f"--output={tmp_path / 'notes'}"]) == 2
+    assert "notes is a file; name a folder" in capsys.readouterr().err
 
 
 def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

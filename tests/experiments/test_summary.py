@@ -247,10 +247,21 @@ def test_the_primary_comparison_stands_for_itself() -> None:
     (_, plain), (_, summary) = (made(baseline="bad", primary=primary) for primary in (None, ["good", "bad", "AP"]))
     others = [one for one in summary.compared if (one.row, one.measure) != ("good", "AP")]
     (one,) = (one for one in summary.compared if one not in others)
-    assert one.corrected == one.p
+    assert one.corrected == one.p and one.finds() == one.finds(1)
     assert [other.corrected for other in others] == correct([other.p for other in others], "holm").tolist()
     assert (plain.comparisons, summary.comparisons) == (4, 3)
     assert "good against bad in AP is the primary comparison" in table.differences_caption(summary)
+
+
+def test_what_is_planned_is_corrected_and_counted_apart_from_the_best_of_each_column() -> None:
+    """Two groups are one comparison in each of two measures; the marks of the rows are of four others."""
+    _, summary = made(groups={"old": ["bad"], "new": ["good"]}, correction="bonferroni")
+    assert (len(summary.compared), summary.planned, summary.comparisons) == (2, 2, 4)
+    for one in summary.compared:
+        assert one.corrected == pytest.approx(min(2 * one.p, 1.0))
+        assert one.finds() == one.finds(2)
+    assert "for 2 comparisons" in table.differences_caption(summary)
+    assert "for 4 comparisons" in " ".join(table.caption(summary))
 
 
 @pytest.mark.parametrize(
@@ -264,6 +275,7 @@ def test_the_primary_comparison_stands_for_itself() -> None:
         ({"primary": ["good", "bad", "P@5"], "baseline": "bad"}, "no planned comparison"),
         ({"primary": ["god", "bad", "AP"], "baseline": "bad"}, "no planned comparison"),
         ({"primary": [], "baseline": "bad"}, "no planned comparison"),
+        ({"primary": ["good", "bad", "NumRet"], "baseline": "bad", "measures": "AP NumRet"}, "no planned comparison"),
     ],
 )
 def test_margins_and_primary_comparisons_that_cannot_be(changes: dict[str, Any], said: str) -> None:

@@ -160,6 +160,19 @@ def test_every_saved_ranker_ranks_as_it_was_measured(text: Ladder, tmp_path: Pat
         assert {query: list(measured[query]) for query in measured} == {query: list(saved[query]) for query in saved}
 
 
+def test_models_of_like_names_have_columns_of_their_own(text: Ladder, tmp_path: Path) -> None:
+    """Names of columns are cut, and odd signs in them replaced."""
+    for name, column in (("a b", "good"), ("a_b", "BM25")):
+        for place in (name, "x" * 100 + name):
+            write_ranker(None, {column: 1.0}, 0.0, tmp_path / place)
+    split = Split(text.folder, "test", MONITOR)
+    models = [str(path) for path in tmp_path.iterdir()]
+    assert len({split.column_of(model) for model in models}) == 4
+    for model in models:
+        scores = load_model(model).predict(split.lists)
+        np.testing.assert_array_equal(split.lists.column(split.column_of(model)), scores)
+
+
 def test_values_per_query_have_the_tables_means_and_the_ranker_that_of_the_kept_rung(
     text: Ladder, splits: dict[str, str]
 ) -> None:

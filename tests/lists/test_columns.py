@@ -119,6 +119,14 @@ def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, t
     np.testing.assert_array_equal(again.column("teacher"), np.arange(lists.size))
     assert {path: path.stat().st_ino for path in tokens} == tokens, "the very files"
 
+    corpus = tmp_path / "c" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace('"text": "', '"text": "not '))
+    other = build_lists(open_collection(name), run, tmp_path / "lists", replace=True)
+    assert other.store.column_names == ["bm25"], "a teacher has seen other texts"
+    assert not (tmp_path / "lists" / "tokens").exists()
+    other.store.add_column("teacher", np.arange(lists.size))
+    tokenise(other.store, tokenizer, 4, 16)
+
     deeper = build_lists(collection, random_run(name, [6] * 12), tmp_path / "lists", replace=True)
     assert deeper.store.column_names == ["bm25"], "those of other candidates are gone"
     assert not (tmp_path / "lists" / "tokens").exists()
@@ -233,7 +241,11 @@ def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.Captur
     (Path(folder) / "columns" / "a.arrow").unlink()  # as a kill between the two would leave it
     assert main(words) == 0
     assert contents(Path(folder)) == before
-    assert main(["add", "--lists", folder, "--drop", "a", "teacher"]) == 0
+    for _ in range(2):  # as a killed command is given again, which has removed it already
+        again = [*words[:3], f"--run=renamed={tmp_path / 'a.trec'}", "--drop", "a"]
+        assert main(again) == 0
+    assert "renamed" in Lists.open(folder).store.column_names
+    assert main(["add", "--lists", folder, "--drop", "renamed", "teacher"]) == 0
     assert Lists.open(folder).store.column_names == ["bm25"]
     assert main(["add", "--lists", folder, "--drop", "bm25"]) == 2
     assert main(["add", "--lists", folder, "--drop", "bm26"]) == 2

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.lists import Lists
+from rerank.lists.build import build_lists
 from rerank.models.contract import write_contract
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -21,7 +23,7 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.scoring import parts as scoring
 from rerank.scoring.in_sample import remember, shared_queries
 from rerank.scoring.outputs import add_model
-from tests.builders import make_lists, make_lists_with_added, train
+from tests.builders import make_lists, make_lists_with_added, random_run, train, write_collection
 from tests.forked import python
 
 
@@ -74,6 +76,18 @@ def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         Lists.open(tmp_path / "lists").column("attention"), score_lists(model, model.inputs(lists), lists), atol=1e-6
     )
+
+
+def test_parts_of_a_killed_scoring_are_of_their_texts(cross_encoder: Path, tmp_path: Path) -> None:
+    model, name = CrossEncoder.load(cross_encoder), write_collection(tmp_path / "c")
+    run = random_run(name, [5] * 12)
+    killed = scoring.Parts(tmp_path, model, build_lists(open_collection(name), run, tmp_path / "lists"), {})
+    killed.write(0, np.zeros(60, np.float32))
+    assert not scoring.Parts(tmp_path, model, Lists.open(tmp_path / "lists"), {}).missing("again")
+    corpus = tmp_path / "c" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace('"text": "', '"text": "not '))
+    other = build_lists(open_collection(name), run, tmp_path / "lists", replace=True)
+    assert scoring.Parts(tmp_path, model, other, {}).missing("other texts") == [0]
 
 
 def test_parts_on_a_gpu_are_larger_by_the_model(cross_encoder: Path) -> None:

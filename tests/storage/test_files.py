@@ -284,7 +284,11 @@ def test_what_takes_a_place_is_on_the_disk_first(tmp_path: Path, monkeypatch: py
     ("mark", "theirs", "others"),
     [
         ("rerank.json", ["model.safetensors", "README.md", "onnx/model.onnx"], []),
-        ("candidates.arrow", ["manifest.json", "columns/bm25.arrow", "tokens/1/queries.arrow"], []),
+        (
+            "candidates.arrow",
+            ["manifest.json", "qrels.trec", "run.trec", "columns/bm25.arrow", "tokens/1/queries.arrow"],
+            ["my.trec"],
+        ),
         ("identity.json", ["measures.json", "log.txt", "test.trec", "test-1a.json", "checkpoints/1/x"], ["dev.trec"]),
     ],
 )

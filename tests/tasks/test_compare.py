@@ -207,6 +207,10 @@ def test_what_cannot_work_is_refused_before_anything_is_scored(
         ({"models": ["half"], "depths": [21]}, "depths: 21 is more than the 20 candidates"),
         ({"models": ["half"], "depths": [0]}, "depths"),
         ({"models": ["half"], "measure": "NumRet"}, "measures no quality"),
+        (
+            {"models": ["half"], "output": str(tmp_path / "mix" / "rerank.json")},
+            r"rerank\.json is a file; name a folder",
+        ),
         ({"models": ["half"], "budget_ms": -1}, "budget_ms: must be above 0"),
         ({"models": ["http://127.0.0.1:9/rerank"]}, "cannot be reached"),
         ({"models": [str(best)], "lists": unjudged}, "has no judgments"),
