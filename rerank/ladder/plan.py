@@ -236,7 +236,7 @@ def passes(queries: int) -> int:
 def training(
     model: str, kind: str, folder: Path, seed: int, epochs: int, monitor: str, steps: int | None = None
 ) -> TrainConfig:
-    """How a model is trained: the loss and the settings of the evidence, see README.
+    """How a model is trained: the loss and the settings of the evidence, see docs/evidence.md.
 
     Validation takes no part, so that what a rung is worth there is nothing that was picked there: texts are read for
     all passes, and models of feature vectors stop by a tenth of the training queries.
