@@ -151,6 +151,8 @@ class Loss(Criterion, ABC):
 
 def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
     """Which lists hold two documents of unequal labels: ``[B]`` bool."""
+    if not labels.numel():  # lists without candidates, which have no largest label
+        return labels.new_zeros(len(labels)).bool()
     labels = labels.float()
     if mask is None:
         return labels.amax(dim=1) > labels.amin(dim=1)

@@ -97,6 +97,7 @@ class DirectMetric(Loss):
 
         assert self.balance is not None
         (gradient,) = torch.autograd.grad(losses.sum(), scores)
+        gradient = gradient.masked_fill(~mask, 0.0)
         missing = 1 - self.measure.exact(scores, labels, mask)
         norms = torch.where(missing > RIGHT, missing, 0.0) ** self.balance * (missing > RIGHT)
         largest = gradient.abs().amax(dim=1, keepdim=True)

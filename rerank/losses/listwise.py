@@ -127,12 +127,15 @@ class ListMLE(Loss):
         real = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
         order, pads = order_of(labels, real, seeds, shuffle=True), None if mask is None else ~first(mask)  # pads last
         own = scores.detach().gather(1, order).double()
+        if pads is not None:
+            own = own.where(~pads, own[:, :1])  # the first is a document
         own.sub_(own.amax(dim=1, keepdim=True))
         if own.device.type == "cpu" and bool(own.amin() >= -SPREAD):  # elsewhere it would be waited for
             losses, slopes = _by_sums(own, pads)
             gradient = torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))
             return WithGradient.apply(scores, losses.to(scores.dtype), gradient)
         scores = scores.gather(1, order)
+        scores = scores - scores.detach()[:, :1]  # of a common offset nothing is left but rounding
         if pads is None:
             return (scores.flip(1).logcumsumexp(dim=1).flip(1) - scores).sum(dim=1)
         nothing = scores.detach().amin(dim=1, keepdim=True) - 1000  # below every score, yet finite: no NaN from -inf

@@ -31,7 +31,7 @@ class EachDocument(KnownGradient):
 
     def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lists with a document: relevant or not, each has a target."""
-        return torch.ones_like(labels[:, 0], dtype=torch.bool) if mask is None else mask.any(dim=1)
+        return (torch.ones_like(labels, dtype=torch.bool) if mask is None else mask).any(dim=1)
 
     def value_and_gradient(
         self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None

@@ -61,6 +61,7 @@ def fidelity(
         mask = torch.ones_like(scores, dtype=torch.bool)
     scores = scores.masked_fill(~mask, 0.0)
     labels = torch.zeros_like(scores) if labels is None else labels.to(scores.dtype).masked_fill(~mask, 0.0)
+    seeds = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)  # the same whenever it is measured
     order = order_of(scores, mask)
     exact = ranks_of(order).to(scores.dtype)
     sharpness = hits = None
@@ -74,11 +75,12 @@ def fidelity(
         hits = ((largest.indices == order) & first(mask)).sum(dim=1) / count
     elif isinstance(relaxation, SoftRanks):
         every = torch.arange(scores.shape[1], device=scores.device).expand(scores.shape)
-        soft = relaxation.ranks(Batch(scores, labels, mask, every))
+        batch = Batch(scores, labels, mask, every, seeds)
+        soft, exact = relaxation.ranks(batch), batch.exact  # of equal scores, the same first
     else:
         raise ValueError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
     error = ((soft - exact).abs() * mask).sum(dim=1)
     gap = None
     if measure is not None:
-        gap = measure.relaxed(relaxation, scores, labels, mask) - measure.exact(scores, labels, mask)
+        gap = measure.relaxed(relaxation, scores, labels, mask, seeds) - measure.exact(scores, labels, mask)
     return Fidelity(error, sharpness, hits, gap)

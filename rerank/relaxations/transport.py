@@ -70,6 +70,7 @@ class OptimalTransport(RankIndicators):
 def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
     """The logistic function of the standardised scores, 1/2 where all are equal: ``[B, N]``."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
-    centred = (scores - scores.sum(dim=1, keepdim=True) / count).masked_fill(~mask, 0.0)
+    mean = scores.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
+    centred = (scores - mean).masked_fill(~mask, 0.0)
     variance = centred.square().sum(dim=1, keepdim=True) / count
     return torch.sigmoid(centred / torch.where(variance > 0, variance, 1.0).sqrt())

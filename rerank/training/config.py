@@ -130,5 +130,7 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
     if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
         raise UserError("epoch_by: loss needs a single loss of the grades, not a sum of several")
-    if options.fidelity and not trees and isinstance(loss, type) and not issubclass(loss, DirectMetric):
+    if options.fidelity and trees:
+        raise UserError("fidelity: is for networks; trees do not measure it")
+    if options.fidelity and isinstance(loss, type) and not issubclass(loss, DirectMetric):
         raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")

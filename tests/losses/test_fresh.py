@@ -105,6 +105,22 @@ def test_grades_whose_gain_is_not_finite(relaxation: Relaxation, name: str) -> N
         assert value.isfinite() and torch.autograd.grad(value, scores)[0].isfinite().all()
 
 
+@pytest.mark.parametrize("name", OURS)
+def test_a_balanced_gradient_does_not_see_padding(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores, labels = torch.randn(8, 10, generator=generator), torch.randint(0, 3, (8, 10), generator=generator)
+    loss = DirectMetric("nDCG@3", OURS[name], reduction="sum", balance=0)
+    found = []
+    for pads in (0, 5, 40):
+        leaf = torch.nn.functional.pad(scores, (0, pads), value=3.0).requires_grad_()
+        mask = (torch.arange(10 + pads) < 10).expand(leaf.shape)
+        value = loss(leaf, torch.nn.functional.pad(labels, (0, pads)), mask, seeds=torch.arange(8))
+        found.append(torch.autograd.grad(value, leaf)[0])
+        assert not found[-1][:, 10:].any()
+    for padded in found[1:]:
+        torch.testing.assert_close(padded[:, :10], found[0], rtol=1e-4, atol=1e-5)
+
+
 def test_balance_leaves_the_value_where_there_is_no_gradient() -> None:
     scores, labels = fresh(spread=1.0)
     balanced, plain = (DirectMetric("nDCG@10", SmoothI(), reduction="sum", balance=power) for power in (1, None))

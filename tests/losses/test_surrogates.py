@@ -35,6 +35,7 @@ from rerank.losses import (
 )
 from rerank.relaxations import SoftSort
 from tests.losses import reference
+from tests.losses.cases import SURROGATES
 
 
 def of(loss: Loss, scores: list[float], labels: list[float], seed: int = 0) -> float:
@@ -140,6 +141,26 @@ def test_what_a_list_can_teach(loss: Loss, labels: list[list[int]], expected: li
     assert loss.learnable(torch.tensor(labels)).tolist() == expected
     masked = loss.learnable(torch.tensor([[*row, 9] for row in labels]), torch.tensor([[True, True, False]] * 2))
     assert masked.tolist() == expected
+
+
+def test_lists_without_candidates_teach_nothing() -> None:
+    for cell in SURROGATES:
+        loss = cell.make(reduction="sum")
+        for mask in (None, torch.zeros(3, 0, dtype=torch.bool)):
+            assert loss.learnable(torch.zeros(3, 0), mask).tolist() == [False] * 3, cell.name
+        assert loss(torch.zeros(3, 0, requires_grad=True), torch.zeros(3, 0)) == 0, cell.name
+
+
+@pytest.mark.parametrize("offset", [0.0, -600.0, 2e3, 1e5, -1e11])
+def test_listmle_of_a_list_far_from_zero_does_not_see_its_padding(offset: float) -> None:
+    found = []
+    for size in (3, 8, 33):
+        scores = torch.zeros(1, size)
+        scores[0, :3] = torch.tensor([1.0, 0.5, 0.25]) + offset
+        labels = (torch.arange(size) == 0).float()[None]
+        value = ListMLE()(scores.requires_grad_(), labels, torch.arange(size)[None] < 3, seeds=torch.tensor([1]))
+        found.append(torch.cat([value[None], torch.autograd.grad(value, scores)[0][0, :3]]))
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,14 @@ def test_indicators_by_arithmetic() -> None:
     assert exact.hits.tolist() == [1, 1]
 
 
+def test_ties_are_broken_alike_every_time() -> None:
+    """Twin-sigmoid's ranks are exact, of equal scores too."""
+    scores, labels = torch.zeros(2, 20), torch.arange(20).expand(2, 20) % 3
+    first, again = (fidelity(TwinSigmoid(), scores, None, labels, parse("nDCG@5")) for _ in range(2))
+    assert first.rank_error.tolist() == [0, 0]
+    assert torch.equal(first.gap, again.gap)
+
+
 @pytest.mark.parametrize("relaxation", [SmoothI(), NeuralSort(), SoftSort(), Approx(), TwinSigmoid()], ids=repr)
 def test_the_gap_is_relaxed_less_exact(relaxation: Relaxation) -> None:
     measure = parse("nDCG@3")

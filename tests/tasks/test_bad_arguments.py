@@ -64,6 +64,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.train(rerank.LightGBM(columns=["bm25"]), epoch_by="last"),
         r"epoch_by: is for networks",
     ),
+    "fidelity of trees": (
+        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), fidelity=True),
+        r"fidelity: is for networks",
+    ),
     "losses without terms": (lambda t: t.train(loss=[rerank.ListNet(), rerank.MSE()]), r"loss: expected a loss"),
     "no terms": (lambda t: t.train(loss=[]), r"loss\.terms: name one term"),
     "a term of a name": (lambda t: rerank.Term("MSE"), r"Term\.loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]

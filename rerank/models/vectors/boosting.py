@@ -126,8 +126,9 @@ class Trees(Model):
         if not path.is_file():
             raise NotFoundError(f"{path}: no such file; train again")
         try:
-            model = cls(**contract["settings"])
-            model.names = [str(name) for name in contract["columns"]]
+            names = [str(name) for name in contract["columns"]]
+            model = cls(**contract["settings"], columns=names)
+            model.names = names
         except UserError:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:

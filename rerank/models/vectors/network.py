@@ -112,12 +112,14 @@ class FeatureNetwork(Scorer):
         contract = checked_contract(folder)
         check_safetensors(folder / "model.safetensors")
         try:
-            model = cls(**contract["settings"])
+            normalisers = []
             for entry in contract["normalise"]:
                 normaliser = find_normaliser(str(entry["class"]), Normaliser)()
                 normaliser.load_state(entry["state"])
-                model.normalisers.append(normaliser)
-            model.names = [str(name) for name in contract["columns"]]
+                normalisers.append(normaliser)
+            names = [str(name) for name in contract["columns"]]
+            model = cls(**contract["settings"], normalise=normalisers or None, columns=names)
+            model.names = names
             model.build(len(model.names))
             model.load_state_dict(load_file(str(folder / "model.safetensors")))
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -13,7 +13,7 @@ from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Trees
-from rerank.models.vectors.inputs import vectors
+from rerank.models.vectors.inputs import columns_of, vectors
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.xgboost import XGBoost
@@ -58,6 +58,7 @@ def test_a_model_reads_what_it_is_told(kind: str, lists: Lists, tmp_path: Path) 
     again = load_model(tmp_path)
     np.testing.assert_array_equal(again.predict(Lists.open(str(lists.store))), scores)
     assert again.contract() == model.contract() and model.names == ["bm25/bm25", "two/b"]
+    assert columns_of(lists, again.columns) == model.names, "trained once more, it reads what it was trained on"
 
 
 @pytest.mark.parametrize("kind", KINDS)

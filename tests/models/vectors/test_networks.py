@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import rerank
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.features.normalise import QueryZScore, Standardise
@@ -16,6 +17,7 @@ from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.vectors.attention import SelfAttention
+from rerank.models.vectors.inputs import columns_of
 from rerank.models.vectors.mlp import MLP, ListMLP, ListNorm
 from rerank.models.vectors.network import FeatureNetwork
 from tests.builders import write_features
@@ -54,6 +56,22 @@ def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Pat
     scores = score_lists(model, model.inputs(lists), lists)
     assert np.unique(scores).size > len(scores) / 2
     np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
+
+
+def test_a_loaded_model_is_trained_again_as_it_was(lists: Lists, tmp_path: Path) -> None:
+    """It reads its columns through its normalisers, and its description says so: a plain one is another training."""
+    name = columns_of(lists, ["features"])[1]
+
+    def trained(model: MLP, folder: str) -> rerank.Training:
+        return rerank.train(model, lists, rerank.ListNet(), validation=None, output=tmp_path / folder, epochs=1)
+
+    first = trained(MLP(hidden=[4], columns=[name], normalise=[QueryZScore()]), "first")
+    loaded = load_model(first.folder / "best")
+    assert isinstance(loaded, MLP)
+    again = trained(loaded, "again")
+    np.testing.assert_array_equal(again.model.predict(lists), first.model.predict(lists))
+    with pytest.raises(UserError, match="name another output"):
+        trained(MLP(hidden=[4], columns=[name]), "again")
 
 
 def test_batch_norm_within_a_list_is_pytorchs_over_that_list_alone(lists: Lists) -> None:
