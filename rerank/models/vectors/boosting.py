@@ -127,7 +127,7 @@ class Trees(Model):
             raise NotFoundError(f"{path}: no such file; train again")
         try:
             names = [str(name) for name in contract["columns"]]
-            model = cls(**contract["settings"], columns=names)
+            model = cls(**contract["settings"] | {"columns": names})
             model.names = names
         except UserError:
             raise

@@ -118,7 +118,7 @@ class FeatureNetwork(Scorer):
                 normaliser.load_state(entry["state"])
                 normalisers.append(normaliser)
             names = [str(name) for name in contract["columns"]]
-            model = cls(**contract["settings"], normalise=normalisers or None, columns=names)
+            model = cls(**contract["settings"] | {"normalise": normalisers or None, "columns": names})
             model.names = names
             model.build(len(model.names))
             model.load_state_dict(load_file(str(folder / "model.safetensors")))
