@@ -32,6 +32,9 @@ ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 ROWS, COLUMNS = ".lora_A.", ".lora_B."
 """Parts of the names of an adapter's two matrices."""
 
+NOT_AVERAGED = ("rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "trainable_token_indices")
+"""Settings of peft with which an adapter adds something else than B A, scaled alike in all layers."""
+
 
 def average_models(folders: Sequence[str | Path], weights: Sequence[float] | None, output: str | Path) -> None:
     """Write the weighted average of some models of one architecture; everything but weights is the first one's.
@@ -148,8 +151,10 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
 
     settings = [json.loads((place / ADAPTER_CONFIG).read_text(encoding="utf-8")) for place in places]
     for place, own in zip(places, settings, strict=True):
-        if own.get("rank_pattern") or own.get("use_rslora"):
-            raise UserError(f"{place}: adapters whose ranks differ from layer to layer, or rsLoRA's, are not averaged")
+        if odd := [name for name in NOT_AVERAGED if own.get(name)]:
+            raise UserError(
+                f"{place}: adapters with {', '.join(odd)} are not averaged; their models' scores can be mixed"
+            )
     scales = [own["lora_alpha"] / own["r"] for own in settings]
     rank = sum(own["r"] for own in settings)
     adapters = [{name: tensor[:] for name, tensor in _slices(place)} for place in places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -72,6 +73,19 @@ def test_adapters_add_the_mean_of_what_they_add(tmp_path: Path, head: str) -> No
         model.merge()
         states.append(model.state_dict())
     check_mean(states[0], states[1:], SHARES, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rank_pattern", "alpha_pattern", "use_dora"])
+def test_adapters_that_add_something_else_are_refused(tmp_path: Path, name: str) -> None:
+    model = Decoder(str(make_decoder(tmp_path / "base")), template="qwen3-reranker", lora=LoRA(rank=2))
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        model.save(folder)
+        (folder / "rerank.json").unlink()  # as peft saves them
+    path = tmp_path / "two" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: True if name == "use_dora" else {"q_proj": 4}}))
+    with pytest.raises(UserError, match=f"two: adapters with {name} are not averaged"):
+        average_models([tmp_path / "one", tmp_path / "two"], None, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None:
