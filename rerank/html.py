@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 ROWS = 10
 """Rows that are shown."""
 
-_MARKDOWN = re.compile(r"[|`*\\]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
+_MARKDOWN = re.compile(r"[|`*\\~]|(?<!\w)_|_(?!\w)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
 """What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
 
 _SIGNS = {"&": "&amp;", "<": "&lt;"}

@@ -186,9 +186,8 @@ class HitsCollection(ABC):
 
     def _scores(self, where: str, record: Record) -> dict[str, float]:
         scores: dict[str, float] = {}
-        for key in NAMES["score"]:
-            if record.get(key) is not None:
-                scores["score"] = finite(record[key], where, key)
+        if key := next((key for key in NAMES["score"] if record.get(key) is not None), None):
+            scores["score"] = finite(record[key], where, key)
         for key, value in record.items():
             if key in NOT_COLUMNS or value is None or key[:1] == "_":
                 continue

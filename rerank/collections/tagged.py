@@ -105,7 +105,7 @@ def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[st
             raise UserError(f"{where}: this topic has no number; expected <num>…")
         parts = []
         for field in fields or ("title",):
-            found = re.search(rf"<{re.escape(field)}>([^<]*)", markup, re.IGNORECASE)
+            found = re.search(rf"<{re.escape(field)}>((?:[^<]|<(?![a-z/!]))*)", markup, re.IGNORECASE)
             if found is None:
                 there = ", ".join(sorted(tag_names(markup) - {"num"})) or "none"
                 raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")

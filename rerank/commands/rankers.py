@@ -92,8 +92,8 @@ def rerank(
     from rerank.scoring.outputs import write_reranked
     from rerank.tasks.rerank_lists import lists_to_score
 
-    check_run_file(str(output))
     check_apart(str(output), lists=lists, model=model)
+    check_run_file(str(output))
     chosen = lists_to_score(model, str(lists), depth, token_budget)
     write_reranked(model, chosen, str(output), mix=not no_mix, precision=precision, budget=token_budget)
 

@@ -110,6 +110,7 @@ class Section:
 
         def show(cell: TableCell) -> str:
             shown = cell.text.translate(LATEX)
+            shown = f"{{}}{shown}" if shown[:1] in ("[", "*") else shown  # no argument of the line break before it
             shown = rf"\textbf{{{shown}}}" if cell.best else shown
             return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
 

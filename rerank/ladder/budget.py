@@ -42,7 +42,7 @@ class Budget:
         self.plan, self.folder, self.validation, self.done = plan, folder, validation, done
         self._started = started
         self.earlier = 0.0
-        """Seconds of the rungs that an earlier process made."""
+        """Seconds of the rungs and trainings that an earlier process made."""
 
     @property
     def gone(self) -> float:

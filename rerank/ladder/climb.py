@@ -31,6 +31,7 @@ from rerank.storage.files import atomic_write
 from rerank.storage.hashes import read_sealed, write_sealed
 from rerank.storage.locks import clear_within, held
 from rerank.training.fit import fit
+from rerank.training.run_folder import read_provenance
 
 PLAN = "plan.json"
 """Whose ladder a folder holds; the first file that is written."""
@@ -139,11 +140,11 @@ class Climb:
 
     def _step(self, name: str, make: Callable[[], dict[str, Any] | str]) -> dict[str, Any]:
         """A rung from its file, or made and written there."""
-        path, begun = self.folder / "rungs" / f"{as_name(name)}.json", time.perf_counter()
+        path, begun = self.folder / "rungs" / f"{as_name(name)}.json", self.budget.gone
         if not path.is_file():
             made = make()
             content = {"left out": made} if isinstance(made, str) else made
-            write_sealed(path, {"name": name} | content | {"seconds": round(time.perf_counter() - begun, 1)})
+            write_sealed(path, {"name": name} | content | {"seconds": round(self.budget.gone - begun, 1)})
         else:
             self.budget.earlier += read_sealed(path)["seconds"]
         step = read_sealed(path)
@@ -277,11 +278,11 @@ class Climb:
             return f"{LEAST} steps do not fit into {self.plan.hours:g} hours"
         made: list[Blend] = []
         for seed in range(1, SEEDS + 1):
-            begun = time.perf_counter()
+            begun = self.budget.gone
             for model, kind in starts:
                 if seed == 1 or kind != "trees":  # seeds change no tree
                     made.append(self._trained(model, kind, seed, epochs or 1, steps=steps))
-            took = time.perf_counter() - begun
+            took = self.budget.gone - begun
             if seed < SEEDS and self.budget.left - self.budget.after(starts[0], seed + 1) < took:
                 break
         lists = [f"{steps * BATCH} of {len(self.plan.lists['train'])} training lists"] if steps else []
@@ -294,8 +295,10 @@ class Climb:
     ) -> Blend:
         own = "" if kind in ("head", "encoder", "embedding") else f"{model}-"
         name = DOCUMENTS if on == OWN else f"{TRAININGS}{own}seed-{seed}"
-        folder = self.folder / "lists" / on
+        folder, begun = self.folder / "lists" / on, time.perf_counter()
         fit(training(model, kind, folder, seed, epochs, self.plan.monitor, steps), self.folder / name)
+        spent = sum(start.get("seconds", 0.0) for start in read_provenance(self.folder / name))
+        self.budget.earlier += max(0.0, spent - (time.perf_counter() - begun))  # where a killed process finished it
         return Blend(f"{name}/best")
 
     def _averaged(self) -> dict[str, Any] | str:

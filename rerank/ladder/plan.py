@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,6 +16,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measure
 from rerank.features.letor import open_lists
 from rerank.features.parse import FEATURES
+from rerank.ladder.split import AVERAGES, TRAININGS
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.split_hashes import split_hashes
@@ -114,14 +116,16 @@ def planned(
     kinds = _kinds(models, lists["train"])
     if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
         raise UserError(f"hours: in 0 hours {bare} cannot be trained, and it has no trained head; name another model")
-    identity, held = id_of(_identity(lists, kinds, hours, monitor, seed)), len(lists["validation"])
-    if len(more := _more(lists, depth, seed)):
+    more, held = _more(lists, depth, seed), len(lists["validation"])
+    about = _identity(lists, kinds, hours, monitor, seed)
+    if len(more):
+        about["more"] = split_hashes(more, lists["validation"].store.column_names)
         lists["validation"] = concat([lists["validation"], more])
         notes.append(
             f"Rungs that no judgment trained, such as cosines and fusion, are also measured on {len(more)} training "
             "queries, to choose among them."
         )
-    return Plan(lists, held, kinds, hours, monitor, notes, identity)
+    return Plan(lists, held, kinds, hours, monitor, notes, id_of(about))
 
 
 def _more(lists: Mapping[str, Lists], depth: int, seed: int) -> Lists:
@@ -190,7 +194,7 @@ def _kinds(models: Sequence[str] | None, train: Lists) -> dict[str, str]:
         if other := next((name for name in names if name not in known), None):
             raise UserError(f"model: {other} reads texts, which {train.store} has not; {', '.join(known)} do")
         return {name: "trees" if name in TREES else "network" for name in names}
-    names = models or [ENCODER]
+    names = [os.path.abspath(name) if name.startswith((TRAININGS, AVERAGES)) else name for name in models or [ENCODER]]
     if other := next((name for name in names if name in MODELS), None):
         raise UserError(f"model: {other} reads feature vectors, which {train.store} has not; name a text model")
     return {name: _kind(name) for name in names}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rerank.collections.base import encodable
 from rerank.errors import UserError
 from rerank.lists.store import Store
 from rerank.progress import tqdm
@@ -98,7 +99,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, side: Side, texts: Sequence[str])
     keys |= {"return_attention_mask": False, "return_token_type_ids": False}
     tail = tokenizer(side.tail, **keys)["input_ids"] if side.tail else []
     most = side.length + len(tail)
-    read = [f"{side.lead}{text}{side.tail}" for text in texts]
+    read = [encodable(f"{side.lead}{text}{side.tail}") for text in texts]
     enough = CHARACTERS * (most + 1)
     heads = {i: APART.search(text, enough) for i, text in enumerate(read) if len(text) > 2 * enough}
     if not (heads and words_are_apart(tokenizer)):

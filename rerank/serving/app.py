@@ -204,7 +204,9 @@ def refused(status: int, message: str) -> Response:
 async def _no_such_path(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        return refused(405, f"{request.url.path} does not take {request.method}")
+        answer = refused(405, f"{request.url.path} does not take {request.method}")
+        answer.headers.update(error.headers or {})  # Allow
+        return answer
     return refused(error.status_code, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")
 
 

@@ -80,7 +80,8 @@ class Desk:
                 found = await asyncio.get_running_loop().run_in_executor(thread, _scores, batch)
                 if sum(len(text) for one in batch for text in one.question.texts) >= LARGE:
                     give_back()
-                documents = sum(len(one.question.texts) for one in batch)
+                scored = [one for one, result in zip(batch, found, strict=True) if not isinstance(result, Exception)]
+                documents = sum(len(one.question.texts) for one in scored)
                 self.metrics.scored(batch[0].ranker.name, documents, time.perf_counter() - started)
                 for one, result in zip(batch, found, strict=True):
                     if one.scores.done():  # its client is gone, or was told that it took too long

@@ -81,6 +81,8 @@ def calibrate(
     opened, others = _judged("lists", lists, depth), None if test is None else _judged("test", test, depth)
     if len(opened) < FOLDS:
         raise UserError(f"lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
+    if others is not None and not _relevant(others, grade)[1].any():
+        raise UserError(f"test: {others.store} has no relevant candidate (of grade {grade} or more) to measure on")
     with held(place, "rerank calibrate", wait=True), atomic_folder(place, replace=output is None) as folder:
         ranker = load_model(model)
         opened = ranker.completed(opened)

@@ -87,6 +87,9 @@ def test_a_field_gives_way_to_the_one_that_is_named(tmp_path: Path) -> None:
         given = {"query_id": 1, "query": "x", "doc_id": 2, "score": 1} | {field: field for field in fields}
         found = read(write(tmp_path / "h.jsonl", [given]), columns=["text=passage"])
         assert found[0][1] == {"2": ("passage", {"score": 1.0}, None)}
+    both = {"query_id": 1, "query": "x", "doc_id": 2, "text": "a", "mine": 9.0, "_score": 1.0}
+    assert read(write(tmp_path / "h.jsonl", [both]), columns=["score=mine"])[0][1]["2"][1] == {"score": 9.0}
+    assert read(write(tmp_path / "h.jsonl", [both | {"score": 2.0}]))[0][1]["2"][1]["score"] == 2.0
 
 
 def answer(*ids: str, **more: Any) -> dict[str, Any]:

@@ -60,6 +60,11 @@ def test_documents_queries_and_judgments(trec: Path) -> None:
     assert collection.qrels() == {"301": {"FT-1": 1}, "2": {"FT-2": -2}}
 
 
+def test_a_sign_that_opens_no_tag_belongs_to_the_title(trec: Path) -> None:
+    (trec / "topics.robust.txt").write_text("<top><num>7<title>lift < drag, 2<3 <desc>x</top>")
+    assert list(open_collection(f"trec:{trec}").queries()) == [Query("7", "lift < drag, 2<3")]
+
+
 def test_fields_are_tags_in_the_order_chosen(trec: Path) -> None:
     documents = open_collection(f"trec:{trec}", ["Text", "headline"]).documents()
     assert next(documents).text == "First line   here.\n2 < 3  holds\nProfits & losses"

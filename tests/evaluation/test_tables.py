@@ -200,6 +200,7 @@ def test_no_html_in_markdown() -> None:
         [TableCell("&lt;b&gt;", best=True)],
         [TableCell("[a](b)|c")],
         [TableCell("<0.0001 [-0.1, 0.2] a_b")],
+        [TableCell("_a_ ~~b~~")],
     ]
     shown = Section("", ["<b>"], rows).markdown()
     assert shown[0] == "| &lt;b> |"
@@ -208,7 +209,13 @@ def test_no_html_in_markdown() -> None:
         "| **&amp;lt;b&amp;gt;** |",
         r"| [a]\(b)\|c |",
         "| <0.0001 [-0.1, 0.2] a_b |",
+        r"| \_a\_ \~\~b\~\~ |",
     ]
+
+
+def test_no_argument_of_a_line_break_in_latex() -> None:
+    shown = Section("", ["run"], [[TableCell("[a] b")], [TableCell("*c", best=True)]]).latex()
+    assert "{}[a] b" in shown and r"\textbf{{}*c}" in shown
 
 
 def test_unjudged_documents_are_in_every_table(files: Path, tmp_path: Path) -> None:

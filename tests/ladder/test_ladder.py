@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from rerank.lists.view import Lists
 from rerank.models.contract import write_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
+from rerank.storage.hashes import read_sealed
 from tests.builders import make_model, random_run, write_collection, write_folds
 
 MONITOR = "nDCG@10"
@@ -162,15 +164,17 @@ def test_every_saved_ranker_ranks_as_it_was_measured(text: Ladder, tmp_path: Pat
 
 def test_models_of_like_names_have_columns_of_their_own(text: Ladder, tmp_path: Path) -> None:
     """Names of columns are cut, and odd signs in them replaced."""
-    for name, column in (("a b", "good"), ("a_b", "BM25")):
-        for place in (name, "x" * 100 + name):
-            write_ranker(None, {column: 1.0}, 0.0, tmp_path / place)
-    split = Split(text.folder, "test", MONITOR)
-    models = [str(path) for path in tmp_path.iterdir()]
+    shutil.copytree(text.folder / "lists", tmp_path / "ladder" / "lists")
+    split = Split(tmp_path / "ladder", "test", MONITOR)
+    trained = {"a b": "seed-1", "a_b": "seed-2"}
+    for name, seed in trained.items():
+        shutil.copytree(text.folder / "trainings" / seed / "best", tmp_path / name)
+        shutil.copytree(text.folder / "trainings" / seed / "best", tmp_path / ("x" * 100 + name))
+    models = [str(path) for path in tmp_path.iterdir() if path.name != "ladder"]
     assert len({split.column_of(model) for model in models}) == 4
     for model in models:
-        scores = load_model(model).predict(split.lists)
-        np.testing.assert_array_equal(split.lists.column(split.column_of(model)), scores)
+        scores = load_model(model, mix=False).predict(split.lists)
+        np.testing.assert_allclose(split.lists.column(split.column_of(model)), scores, atol=1e-6)
 
 
 def test_values_per_query_have_the_tables_means_and_the_ranker_that_of_the_kept_rung(
@@ -226,6 +230,25 @@ def test_ladder_over_features(tmp_path: Path, home: Path, model: str) -> None:
     assert worth(ladder, letor_lists(folder / "test.txt")) == pytest.approx(ladder.kept.test, abs=1e-12)
     with pytest.raises(UserError, match="reads texts"):
         rerank.auto(**files, model="some/encoder", output=tmp_path / "other")
+
+    rung = tmp_path / "ladder" / "rungs" / "fine-tuned.json"
+    took = read_sealed(rung)["seconds"]
+    for made in (rung, tmp_path / "ladder" / "ladder.json"):  # as a kill leaves them behind the last training
+        made.unlink()
+    rerank.auto(**files, model=[model], output=tmp_path / "ladder")
+    assert read_sealed(rung)["seconds"] > took / 2, "trainings of an earlier process take their time, too"
+
+
+def test_training_lists_that_judge_the_rungs_are_in_the_id(splits: dict[str, str], published: str) -> None:
+    def id_with(change: Callable[[Any], Any]) -> str:
+        frame = Lists.open(splits["train"]).to_dataframe()
+        given: dict[str, Any] = {"train": Lists.from_dataframe(frame.assign(good=change(frame["good"])))}
+        given |= {"validation": Lists.open(splits["validation"]), "test": None}
+        plan = planned(given, [published], 0, MONITOR, 12, 42)
+        assert len(plan.lists["validation"]) > plan.held, "training lists judge as well"
+        return plan.id
+
+    assert id_with(lambda good: good) == id_with(lambda good: good + 0) != id_with(lambda good: -good)
 
 
 def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], published: str, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
-from tests.serving.client import Client, process, read_all
+from tests.serving.client import OPEN, Client, process, read_all
 
 KEY = "a key of 23 characters!"
 AUTHORISED = {"Authorization": f"Bearer {KEY}"}
@@ -107,6 +108,9 @@ def test_other_paths_and_methods(client: Client) -> None:
     assert client.ask(GOOD, "/health")[0] == 405
     status, text = client.get("/rerank")
     assert status == 405 and json.loads(text) == {"message": "/rerank does not take GET"}
+    with pytest.raises(HTTPError) as caught:
+        OPEN.open(f"http://127.0.0.1:{client.port}/rerank")
+    assert caught.value.headers["Allow"] == "POST"
 
 
 HEAD = f"POST /rerank HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\n".encode()

@@ -188,6 +188,14 @@ def test_other_lists_are_measured_with_what_was_fitted(hf: tuple[Path, Lists], t
     assert max(map(len, str(found).splitlines())) <= 100
 
 
+def test_test_lists_without_anything_relevant_are_refused(hf: tuple[Path, Lists], tmp_path: Path) -> None:
+    best, lists = hf
+    none = Lists.from_dataframe(lists.to_dataframe().assign(grade=0))
+    with pytest.raises(UserError, match=r"test: .* has no relevant candidate \(of grade 1 or more\)"):
+        rerank.calibrate(str(best), lists, output=str(tmp_path / "new"), test=none)
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_command_calibrates_and_prints(
     hf: tuple[Path, Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

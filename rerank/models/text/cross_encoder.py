@@ -190,7 +190,8 @@ class CrossEncoder(TextScorer):
     def contract(self) -> dict[str, Any]:
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
-        contract |= {"positions": self.positions} if self.part.elsewhere else {}
+        says_less = self.part.elsewhere or "positions" in self.part.spec.contract  # its tokenizer, that is
+        contract |= {"positions": self.positions} if says_less else {}
         return contract | self.start.contract() | self.part.contract()
 
     @property

@@ -190,9 +190,10 @@ class DecoderPart(TextPart):
             super().save(network, folder)
             return
         folder.mkdir(parents=True, exist_ok=True)
-        own = self.spec.folder
-        base = json.loads((own / CONFIG).read_text())[NAME] if self.has_adapter else str(own)
-        save_adapter(self.adapter, folder, self.spec.name if not Path(self.spec.name).exists() else base)
+        base = self.spec.given  # what was trained, whatever it was once made of
+        if self.has_adapter:
+            base = json.loads((self.spec.folder / CONFIG).read_text(encoding="utf-8"))[NAME]
+        save_adapter(self.adapter, folder, str(Path(base).resolve()) if Path(base).is_dir() else base)
 
 
 class Decoder(CrossEncoder):
@@ -312,9 +313,13 @@ def _last(network: Any, ids: Tensor, mask: Tensor | None, places: Tensor | None)
     if mask is None:
         return base(input_ids=ids, position_ids=places).last_hidden_state[:, 0]
     if shared := _shared(ids, mask) if torch.is_inference_mode_enabled() and not base.training else 0:
-        past = base(input_ids=ids[:1, :shared], use_cache=True).past_key_values
-        past.batch_repeat_interleave(len(ids))
-    states = base(input_ids=ids[:, shared:], past_key_values=past, use_cache=past is not None).last_hidden_state
+        past = getattr(base(input_ids=ids[:1, :shared], use_cache=True), "past_key_values", None)
+        if past is None or not all(hasattr(layer, "batch_repeat_interleave") for layer in past.layers):
+            past, shared = None, 0  # the state of a recurrent layer is not repeated
+        else:
+            past.batch_repeat_interleave(len(ids))
+    cached = {} if past is None else {"past_key_values": past}
+    states = base(input_ids=ids[:, shared:], use_cache=past is not None, **cached).last_hidden_state
     return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - shared - 1]
 
 

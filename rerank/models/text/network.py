@@ -65,7 +65,7 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
             raise UserError(f"{folder}: has a cls head; load it with head cls")
         network, missing = load_classifier(folder, config)
     else:
-        rate = float(getattr(config, "hidden_dropout_prob", 0.1))
+        rate = float(getattr(config, "hidden_dropout_prob", 0.1)) if dropout is None else dropout
         if saved_cls:
             from safetensors.torch import load_file
 

@@ -98,7 +98,7 @@ class Spec:
         dropout: float | None,
         long: Long | None,
     ) -> None:
-        self.folder = find_model(name)
+        self.given, self.folder = name, find_model(name)
         self.contract = contract = checked_contract(self.folder)
         self.name: str = contract.get("name", name)
         self.head: str | None = head or contract.get("head")

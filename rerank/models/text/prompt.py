@@ -69,9 +69,15 @@ class Prompt:
             if not isinstance(value, str | None):
                 raise UserError(f"{where}: {key}: expected a text, not {value!r} (quote it)")
         instructed = values.get("instructed", cls.instructed)
+        if not isinstance(instructed, str) or "{instruction}" not in instructed:
+            raise UserError(f"{where}: instructed: expected a text with the place {{instruction}}")
+        if others["yes"] == others["no"]:
+            raise UserError(f"{where}: yes and no are one token, so that all scores are 0; name two")
         prompt = cls(tuple(parts), **others, instructed=instructed)  # type: ignore[arg-type]
         if instruction is None:
             return prompt
+        if PLACES.search(instruction):
+            raise UserError(f"model.instruction: {instruction!r} has a place of the template, such as {{query}}")
         if "{instruction}" not in text:
             raise UserError(f"model.instruction: {where} has no place {{instruction}}")
         return replace(prompt, instruction=instruction)

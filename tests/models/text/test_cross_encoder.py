@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, DistilBertConfig, DistilBertModel
 
 from rerank.errors import UserError
 from rerank.lists import Lists
@@ -94,10 +95,15 @@ def test_rank_orders_and_cuts(model: CrossEncoder) -> None:
     assert model.predict([]).shape == (0,)
 
 
-def test_dropout_is_set_everywhere(tiny_model: Path) -> None:
+def test_dropout_is_set_everywhere(tiny_model: Path, tmp_path: Path) -> None:
+    distilled, tokenizer = tmp_path / "distilled", AutoTokenizer.from_pretrained(tiny_model)
+    config = DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64)
+    DistilBertModel(config).save_pretrained(distilled)
+    tokenizer.save_pretrained(distilled)
     for rate in (0.0, 0.3):
-        modules = CrossEncoder(str(tiny_model), dropout=rate).modules()
-        assert {module.p for module in modules if isinstance(module, torch.nn.Dropout)} == {rate}
+        models = CrossEncoder(str(tiny_model), dropout=rate), CrossEncoder(str(distilled), head="cls", dropout=rate)
+        for model in models:
+            assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} == {rate}
 
 
 def test_what_cannot_work_is_refused(tiny_model: Path, tmp_path: Path) -> None:
@@ -113,3 +119,10 @@ def test_what_cannot_work_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     ]:
         with pytest.raises(UserError, match=match):
             CrossEncoder(str(name), query_length=64, document_length=64)
+
+
+def test_half_a_sign_is_read_as_an_unknown_one(tiny_model: Path) -> None:
+    """As JSON's escapes can spell it."""
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=16)
+    scores = model.text_scores([("wing", json.loads('"\\ud800 flow"')), ("wing", "\ufffd flow")])
+    np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)

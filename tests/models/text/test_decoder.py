@@ -266,6 +266,20 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused(r"unquoted.yaml: yes: expected a text, not True \(quote it\)", template=str(tmp_path / "unquoted.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("changes", "instruction", "message"),
+    [
+        ({"instructed": "Find:"}, None, r"instructed: expected a text with the place \{instruction\}"),
+        ({"no": "yes"}, None, "yes and no are one token"),
+        ({}, "Find {query}", "model.instruction: .* has a place of the template"),
+    ],
+)
+def test_templates_that_would_say_nothing(changes: dict[str, str], instruction: str | None, message: str) -> None:
+    parts = ["{instruction}query: {query} document: {document}", " relevant:"]
+    with pytest.raises(UserError, match=message):
+        Prompt.of({"parts": parts, "yes": "yes", "no": "no"} | changes, instruction)
+
+
 def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
     Decoder(str(base), template="plain", lora=LoRA(rank=2)).save(adapter)
@@ -337,3 +351,28 @@ def test_a_common_beginning_is_computed_once(folder: Path) -> None:
     with torch.inference_mode():
         model.text_scores(PAIRS[:1], precision="fp32")
     assert len(seen) == 1 and seen[0] >= each[0], "a single row has nothing in common with others"
+
+
+@pytest.mark.parametrize("kind", ["mamba", "lfm2"])
+def test_recurrent_states_are_not_repeated(kind: str, tmp_path: Path) -> None:
+    """Documents of one query share a beginning, whose state such layers cannot hand on."""
+    settings = {"layer_types": ["conv", "full_attention"]} if kind == "lfm2" else {}
+    model = Decoder(str(make_decoder(tmp_path / "m", kind, **settings)), template="plain", document_length=200)
+    query = "wing flow pressure heat shock layer boundary"
+    pairs = [(query, document) for document in ("jet", "flow heat", "nose", "drag lift body wave")]
+    alone = np.concatenate([model.text_scores([pair], precision="fp32") for pair in pairs])
+    np.testing.assert_allclose(model.text_scores(pairs, precision="fp32"), alone, atol=1e-5)
+
+
+def test_an_adapter_finds_its_base_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given by a relative path; or itself made of a model that is gone since."""
+    base = make_decoder(tmp_path / "base")
+    Decoder(str(base), template="plain", document_length=24).save(tmp_path / "full")
+    shutil.rmtree(base)
+    monkeypatch.chdir(tmp_path)
+    model = Decoder("full", template="plain", lora=LoRA(rank=2), document_length=24)
+    model.save(tmp_path / "adapter")
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    scores = load_model(tmp_path / "adapter").predict(PAIRS)
+    np.testing.assert_allclose(scores, model.predict(PAIRS), atol=1e-5)

@@ -221,3 +221,14 @@ def test_what_cannot_work_is_refused(short_model: Path) -> None:
         with pytest.raises(UserError, match=match):
             model_of(short_model, long, query_length=query_length)
     assert CrossEncoder(str(short_model), long="cls_mean").document_length == 800
+
+
+def test_a_model_made_of_a_saved_one_has_its_positions(tiny_model: Path, tmp_path: Path) -> None:
+    """A saved tokenizer says how much the model reads, the contract how much there is room for."""
+    CrossEncoder(str(tiny_model), query_length=8, document_length=16).save(tmp_path / "short")
+    model = CrossEncoder(str(tmp_path / "short"), long="max", document_length=100)
+    model.save(tmp_path / "long")
+    again = load_model(tmp_path / "long")
+    assert isinstance(again, CrossEncoder) and again.positions == model.positions > 100
+    pairs = [("wing flow", "wing flow pressure heat shock layer " * 12)]
+    assert again.predict(pairs) == model.predict(pairs)
