@@ -22,18 +22,23 @@ from scripts.evidence.kept import kept
 
 CLAIMS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 LETOR = Path(__file__).parents[1] / "configs" / "letor"
-MEASURE = "nDCG(dcg='exp-log2')@5"
+MEASURE, LINEAR = "nDCG(dcg='exp-log2')@5", "nDCG@5"
 LEVEL = 0.05
 
 Rows = Sequence[tuple[str, str, str, str]]
 """Differences to average: a configuration and its row, minus another's."""
 
 
+def measure_of(name: str) -> tuple[str, int]:
+    """nDCG@5 with the gain that a paper's table has it with, and its column there."""
+    measures = [str(one) for one in parse_measures(read_config(LETOR / f"{name}.yaml")["measures"])]
+    measure = MEASURE if MEASURE in measures else LINEAR
+    return measure, measures.index(measure)
+
+
 def published(name: str, row: str) -> float:
     """A number of a paper's table."""
-    config = read_config(LETOR / f"{name}.yaml")
-    measures = [str(measure) for measure in parse_measures(config["measures"])]
-    return float(config["published"]["rows"][row][measures.index(MEASURE)])
+    return float(read_config(LETOR / f"{name}.yaml")["published"]["rows"][row][measure_of(name)[1]])
 
 
 def differences(name: str, row: str, other_name: str, other: str, measure: str = MEASURE) -> tuple[Any, Any]:
@@ -43,10 +48,15 @@ def differences(name: str, row: str, other_name: str, other: str, measure: str =
     return paired(one.to_numpy().T, two.to_numpy().T, one.index.codes[0])
 
 
+def on_mq2008(name: str) -> str:
+    """The kept values that stand beside a paper's table."""
+    return name if name.startswith("mq2008") else f"{name.removesuffix('-web30k')}-mq2008"
+
+
 def ours(rows: Rows) -> Crossed:
     """The mean over pairs of rows of their differences per training and query, of the same tables on MQ2008."""
-    names = {name: f"{name.removesuffix('-web30k')}-mq2008" for one, _, other, _ in rows for name in (one, other)}
-    gaps, folds = zip(*(differences(names[one], row, names[two], other) for one, row, two, other in rows), strict=True)
+    sides = [(on_mq2008(one), row, on_mq2008(two), other, measure_of(one)[0]) for one, row, two, other in rows]
+    gaps, folds = zip(*(differences(*side) for side in sides), strict=True)
     if len(gaps[0]) == len(set(folds[0])) == 1:
         raise ValueError(f"{rows}: one training of each; an interval over queries alone is not one of losses")
     return crossed_difference(np.mean(gaps, axis=0), folds[0])

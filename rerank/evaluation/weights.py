@@ -25,8 +25,8 @@ def tune_weight(
 ) -> tuple[float, list[tuple[float, float]]]:
     """The weight with the best mean, and ``(weight, mean)`` for all of the grid; of equal ones the first.
 
-    It is the first stage's share in :func:`rerank.retrieval.fuse.interpolate`. Tune on validation queries: filter the
-    qrels to them.
+    It is the first stage's share w in ``fuse([first_stage, run], [w, 1 - w])``. Tune on validation queries: filter
+    the qrels to them.
 
     >>> from rerank.retrieval.runs import Scored
     >>> model = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}
@@ -34,7 +34,7 @@ def tune_weight(
     >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")[0]  # the model alone is right already
     0.0
     """
-    mean = _mean_of([first_stage, run], qrels, measure, on_common=True)
+    mean = _mean_of([first_stage, run], qrels, measure)
     table = [(weight, mean((weight, 1 - weight))) for weight in GRID]
     return max(table, key=lambda row: row[1])[0], table
 
@@ -86,11 +86,11 @@ def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float
     return tuple(np.insert((1 - share) * others / others.sum(), i, share).tolist())
 
 
-def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure, on_common: bool = False) -> Mean:
+def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> Mean:
     """The mean of a measure as a function of weights; what was asked is remembered."""
     evaluator = Evaluator(qrels, measure)
     judged = [{query: documents for query, documents in run.items() if query in qrels} for run in runs]
-    aligned = Aligned.of(judged, on_common)
+    aligned = Aligned.of(judged)
 
     @functools.cache
     def mean(weights: tuple[float, ...]) -> float:

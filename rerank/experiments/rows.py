@@ -13,7 +13,7 @@ from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.plan import ExperimentPlan, Identities, splits_of
 from rerank.lists.view import Lists
-from rerank.retrieval.fuse import ensemble, interpolate
+from rerank.retrieval.fuse import ensemble, fuse
 from rerank.retrieval.runs import Run
 from rerank.storage.identity import id_of
 from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
@@ -60,7 +60,7 @@ class UntrainedRows:
         first = _first_stage_of(outcome)
 
         def run() -> Run:
-            return interpolate(outcome.run(), first(), weight)
+            return fuse([first(), outcome.run()], [weight, 1 - weight])
 
         return self._measured(group, outcome, subject, run, "mixed", outcome.seconds)
 

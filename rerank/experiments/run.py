@@ -96,7 +96,7 @@ class Experiment:
         self._died: dict[tuple[Job, Path], Died] = {}
         self._next_keep = 0.0
         self._cells = self._done = self._done_before = 0
-        self._started = time.perf_counter()
+        self._started = 0.0
 
     def _trained_cells(self) -> list[tuple[Cell, dict[str, Any]]]:
         return [(one.cell, one.measures) for group in self._trained for one in self._in_order(group)]
@@ -109,12 +109,13 @@ class Experiment:
         workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
         groups = self.plan.groups[part::parts]
         running: dict[Future[Reply], Task] = {}
-        self._cells, self._started = sum(len(self.plan.points(group)) for group in groups), time.perf_counter()
+        self._cells = sum(len(self.plan.points(group)) for group in groups)
         with workers:
             try:
                 for group in groups:
                     self._lives[group] = self._life(group)
                     self._advance(group)
+                self._started = time.perf_counter()
                 self._work(workers, running)
             except Stopped as stop:
                 self._stop(stop, workers, running)

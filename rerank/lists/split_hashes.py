@@ -61,7 +61,7 @@ def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:
 
 
 def _hash_qrels(lists: Lists) -> str:
-    if lists.store.judged_by_grades:
+    if lists.judged_by_grades:
         return _hash(np.asarray(lists.grades, "<i8"))
     total = hashlib.sha256()
     for query in lists.query_ids:

@@ -144,7 +144,7 @@ class Lists:
                     collection=store.manifest["collection"],
                     retriever=store.manifest["retriever"],
                     order=store.order,
-                    judgments="grades" if store.judged_by_grades else None if self.qrels is None else "qrels.trec",
+                    judgments="grades" if self.judged_by_grades else None if self.qrels is None else "qrels.trec",
                     counts=counts | {"added_relevant": int(added.sum())},
                     made={column: entry.made for column, entry in columns.items()},
                     **{key: store.manifest[key] for key in ("features", "depth") if key in store.manifest},
@@ -252,12 +252,18 @@ class Lists:
     def qrels(self) -> Qrels | None:
         """All judgments of these queries, also of documents that are no candidates; None where there are none."""
         if self.store.judged_by_grades:
-            pairs = list(zip(self.document_ids(self.documents), self.grades.tolist(), strict=True))
-            ends = itertools.pairwise(self.offsets.tolist())
+            whole = Lists.of(self.store).select(self.queries)  # a cut takes no judgment away
+            pairs = list(zip(whole.document_ids(whole.documents), whole.grades.tolist(), strict=True))
+            ends = itertools.pairwise(whole.offsets.tolist())
             return {query: dict(pairs[slice(*own)]) for query, own in zip(self.query_ids, ends, strict=True)}
         if self.store.qrels is None:
             return None
         return {query: self.store.qrels[query] for query in self.query_ids if query in self.store.qrels}
+
+    @property
+    def judged_by_grades(self) -> bool:
+        """Whether the candidates' grades are all judgments that there are, as in a LETOR file whose lists are whole."""
+        return self.store.judged_by_grades and bool((self.starts + self.lengths == self.store.ends[self.queries]).all())
 
     def judged_grades(self) -> list[int | None]:
         """Each candidate's judgment, ``[T]``, negative ones too; None where there is none."""
@@ -394,7 +400,7 @@ def concat(parts: Sequence[Lists]) -> Lists:
     orders = {store.order for store in stores}
     judged = {part.store.manifest["judgments"] for part in parts}
     qrels: Qrels | None = None
-    if judged != {"grades"} and all(part.qrels is not None for part in parts):
+    if judged != {"grades"} and any(part.qrels is not None for part in parts):
         qrels = {query: given for part in parts for query, given in (part.qrels or {}).items()}
     manifest = {
         "version": VERSION,

@@ -98,7 +98,8 @@ class DirectMetric(Loss):
         assert self.balance is not None
         (gradient,) = torch.autograd.grad(losses.sum(), scores)
         gradient = gradient.masked_fill(~mask, 0.0)
-        missing = 1 - self.measure.exact(scores, labels, mask)
+        worst = labels.argsort(dim=1)  # tied documents count with the least relevant first, however they came
+        missing = 1 - self.measure.exact(*(given.gather(1, worst) for given in (scores, labels, mask)))
         norms = torch.where(missing > RIGHT, missing, 0.0) ** self.balance * (missing > RIGHT)
         largest = gradient.abs().amax(dim=1, keepdim=True)
         some = largest * spread(scores, mask) > 4 * torch.finfo(gradient.dtype).eps
@@ -109,11 +110,12 @@ class DirectMetric(Loss):
         return super().arguments() | {"measure": name_of(self.measure)}
 
     def identity(self) -> dict[str, Any]:
-        """Says where smooth ranks are compared with the cut-off itself: they were once compared half a rank on."""
+        """Says that ranks are compared with the cut-off itself, once half a rank on, and how ties are balanced."""
         relaxation = self.relaxation
         smooth = isinstance(relaxation, SoftRanks) and not relaxation.exact_ranks and not relaxation.cutoff_shift
         at = smooth and self.measure.cutoff is not None
-        return super().identity() | ({"cutoff": "k"} if at else {})
+        ties = {} if self.balance is None else {"ties": "worst"}
+        return super().identity() | ({"cutoff": "k"} if at else {}) | ties
 
 
 def _taking(gain_of: GainOf, measure: Measure, relaxation: Relaxation) -> Relaxation:

@@ -32,6 +32,9 @@ ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 ROWS, COLUMNS = ".lora_A.", ".lora_B."
 """Parts of the names of an adapter's two matrices."""
 
+EMBEDDING = ".lora_embedding_"
+"""In the names of those of a table of embeddings, which look rows up."""
+
 NOT_AVERAGED = ("rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "trainable_token_indices")
 """Settings of peft with which an adapter adds something else than B A, scaled alike in all layers."""
 
@@ -151,7 +154,9 @@ def _average_adapters(places: Sequence[Path], weights: Sequence[float], folder: 
 
     settings = [json.loads((place / ADAPTER_CONFIG).read_text(encoding="utf-8")) for place in places]
     for place, own in zip(places, settings, strict=True):
-        if odd := [name for name in NOT_AVERAGED if own.get(name)]:
+        odd = [name for name in NOT_AVERAGED if own.get(name)]
+        odd += ["adapted embeddings" for name, _ in _slices(place) if EMBEDDING in name][:1]
+        if odd:
             raise UserError(
                 f"{place}: adapters with {', '.join(odd)} are not averaged; their models' scores can be mixed"
             )

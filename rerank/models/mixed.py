@@ -3,8 +3,8 @@ r"""The ranker whose mix is part of what is saved: a model's scores and columns,
 .. math:: s(d) = \sum_c w_c \, z_c(d) + w_\text{text} \, z_\text{model}(d)
 
 with z over the candidates of a list, as :func:`rerank.retrieval.fuse.fuse` makes them, so that lists are ranked as by
-the fused run of the same parts, to the last tie. With ``by="rrf"`` reciprocal ranks, :math:`1 / (60 + \text{rank})`,
-stand for z.
+the fused run of the same parts; ties keep the order of the list. With ``by="rrf"`` reciprocal ranks,
+:math:`1 / (60 + \text{rank})`, stand for z.
 """
 
 from __future__ import annotations

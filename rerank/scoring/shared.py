@@ -87,7 +87,8 @@ def _scores(
     read = inputs or model.inputs(lists)
     scores = score_lists(model, read, lists, precision=precision, budget=budget, progress=progress)
     visible = ~lists.store.added_rows[lists.row_numbers]
-    if inputs is None and isinstance(read, ListInputs) and not visible.all():  # it looks at whole lists: again, without
+    by_list = isinstance(read, ListInputs) or bool(getattr(model, "normalisers", ()))
+    if inputs is None and by_list and not visible.all():  # again, without what was added
         shown = replace(lists, lengths=lists.lengths - lists.store.added[lists.queries])
         scores[visible] = score_lists(model, model.inputs(shown), shown, precision=precision, budget=budget)
     return scores

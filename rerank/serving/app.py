@@ -186,7 +186,7 @@ async def _unless_gone(request: Request, scores: Awaitable[Array]) -> Array:
 
 def _check_key(request: Request, key: str) -> None:
     kind, _, given = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), key.encode()):
+    if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), key.encode()):
         raise Refusal(401, "this service asks for a key: Authorization: Bearer KEY")
 
 

@@ -167,10 +167,15 @@ def _on(device: torch.device, positions: Array) -> Tensor:
     return sent(torch.from_numpy(positions), device)
 
 
+def norms_of(model: Scorer) -> list[Any]:
+    """The layers of batch norm that keep running statistics."""
+    return [module for module in model.modules() if getattr(module, "track_running_stats", False)]
+
+
 @contextmanager
 def _statistics_kept(model: Scorer) -> Iterator[None]:
     """Let batch norm use a chunk's own statistics without adding them to the running ones a second time."""
-    norms: list[Any] = [module for module in model.modules() if getattr(module, "track_running_stats", False)]
+    norms = norms_of(model)
     before = [(module.momentum, module.num_batches_tracked) for module in norms]
     counts = [count.clone() for _, count in before]
     for module in norms:

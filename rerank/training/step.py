@@ -27,7 +27,7 @@ from rerank.scoring.shared import deal
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
-from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate
+from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate, norms_of
 from rerank.training.targets import ActiveTerm, PieceLoss, Targets
 
 LOSS_SCALE, GROW = 65536.0, 2000
@@ -100,6 +100,7 @@ class Gradients:
         for loss in self._sums:
             loss.reduction = "sum"
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self._statistics = [buffer for norm in norms_of(self.model) for buffer in norm.buffers(recurse=False)]
         self._device = self._parameters[0].device
         self._is_scaled = self.precision == "fp16"
         self._logged_modes: set[Mode] = set()
@@ -117,7 +118,7 @@ class Gradients:
         if not terms:
             return Step(0.0, 0, 0, 0, stop=self.processes == 1 and stops.asked() is not None)
         mine = self._of_this_process(useful)
-        start = RandomState(self._device)
+        start, statistics = RandomState(self._device), [buffer.clone() for buffer in self._statistics]
         while True:
             message: Tensor | None = None
             failure: Exception | None = None
@@ -140,6 +141,8 @@ class Gradients:
             if message is not None and (done := self._finish(message, len(useful), step, failure)) is not None:
                 return done
             start.restore()
+            for buffer, before in zip(self._statistics, statistics, strict=True):
+                buffer.copy_(before)
             self._forget()
 
     def _learnable(self, groups: list[ListSample], progress: float) -> tuple[list[ListSample], list[ActiveTerm]]:

@@ -136,7 +136,7 @@ class Monitor:
         self._evaluator: Evaluator | None = None
         try:
             self._exact = parse(measure)
-            known = lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists)
+            known = lists.judged_by_grades or lists.qrels is None or _all_are_candidates(lists)
         except UserError:
             known = False
         if known:

@@ -112,7 +112,8 @@ def finish(
             noted: dict[str, Any] = {**remember(splits.train, config.model.arguments().get("name"))}
             if mixed:
                 noted |= {"first_stage_weight": mixed["first_stage_weight"]}
-            read = {name.partition(SCALED)[0] for name in [*model.columns, *getattr(model, "names", ())]}
+            columns = [*model.columns, *getattr(model, "names", ())]
+            read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
             if ranker is not None and any(ranker.weights.values()) and read.isdisjoint(ranker.weights):
                 noted |= {MIX: ranker.mix}
             if "features" in (manifest := splits.train.store.manifest):

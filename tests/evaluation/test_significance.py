@@ -52,6 +52,16 @@ def test_tests_equal_scipys(count: int, seed: int) -> None:
 
 
 @few
+@given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=40))
+def test_wilcoxon_takes_equal_differences_of_precisions_for_equal(found: list[tuple[int, int]]) -> None:
+    """.3 − .2 and .2 − .1 differ by rounding: against SciPy on the counts of relevant documents."""
+    run, baseline = np.array(found).T
+    if (run != baseline).any():
+        expected = scipy.stats.wilcoxon(run - baseline).pvalue
+        assert wilcoxon(differences(run / 10, baseline / 10)) == pytest.approx(expected)
+
+
+@few
 @given(values)
 def test_randomisation_of_few_queries_is_exact(difference: np.ndarray) -> None:
     if not difference.any():

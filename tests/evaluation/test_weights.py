@@ -71,7 +71,7 @@ def test_tuning_finds_the_best_of_the_grid(seed: int) -> None:
     weight, table = tune_weight(model, first, qrels, "nDCG@5")
     assert [w for w, _ in table] == list(GRID)
     for w, value in table[::5]:
-        assert value == pytest.approx(evaluate(interpolate(model, first, w), qrels, "nDCG@5").mean["nDCG@5"])
+        assert value == pytest.approx(evaluate(fuse([first, model], [w, 1 - w]), qrels, "nDCG@5").mean["nDCG@5"])
     best = max(value for _, value in table)
     assert weight == next(w for w, value in table if value == best)
 

@@ -239,6 +239,15 @@ def test_ladder_over_features(tmp_path: Path, home: Path, model: str) -> None:
     assert read_sealed(rung)["seconds"] > took / 2, "trainings of an earlier process take their time, too"
 
 
+def test_lists_that_no_first_stage_ordered_are_not_cut(tmp_path: Path, home: Path) -> None:
+    folder = write_folds(tmp_path) / "Fold1"
+    given = {"train": folder / "train.txt", "validation": folder / "vali.txt", "test": folder / "test.txt"}
+    plan = planned(given, ["LightGBM"], None, MONITOR, 2, 42)
+    whole = {name: letor_lists(file) for name, file in given.items()}
+    assert whole["test"].lengths.max() > 2 and plan.lists["test"].size == whole["test"].size
+    assert plan.lists["validation"].select(slice(plan.held)).size == whole["validation"].size
+
+
 def test_training_lists_that_judge_the_rungs_are_in_the_id(splits: dict[str, str], published: str) -> None:
     def id_with(change: Callable[[Any], Any]) -> str:
         frame = Lists.open(splits["train"]).to_dataframe()

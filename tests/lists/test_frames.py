@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import datasets
 import numpy as np
@@ -65,6 +66,21 @@ def test_grades_are_the_judgments_unless_others_are_given(frame: pd.DataFrame) -
     assert judged.qrels == given_
     np.testing.assert_array_equal(judged.grades, lists.grades)
     assert Lists.from_dataframe(frame.drop(columns="grade")).qrels is None
+    cut, without = lists.top(1), judged.top(1)
+    assert cut.qrels == expected, "a cut takes no judgment away"
+    assert cut.judged_grades() == without.judged_grades() and cut.size == without.size <= lists.size
+    with TemporaryDirectory() as folder:
+        saved = cut.save(Path(folder) / "cut")
+        assert saved.qrels == expected and saved.size == cut.size
+
+
+def test_joined_lists_keep_the_judgments_of_those_that_have_some() -> None:
+    rows = {"query_id": ["1", "1"], "doc_id": ["a", "b"], "bm25": [2.0, 1.0]}
+    judged = Lists.from_dataframe(pd.DataFrame(rows | {"grade": [0, 1]}))
+    other = Lists.from_dataframe(pd.DataFrame(rows | {"query_id": ["2", "2"]}))
+    both = concat([other, judged])
+    assert both.qrels == judged.qrels == {"1": {"a": 0, "b": 1}}
+    assert both.judged.tolist() == [False, True] and both.judged_grades() == [None, None, 0, 1]
 
 
 def test_a_folder_as_a_data_frame_is_the_folder(tmp_path: Path) -> None:

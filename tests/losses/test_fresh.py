@@ -121,6 +121,20 @@ def test_a_balanced_gradient_does_not_see_padding(name: str) -> None:
         torch.testing.assert_close(padded[:, :10], found[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["Approx", "NeuralSort", "SmoothI"])
+def test_a_balanced_gradient_of_ties_does_not_see_the_order(name: str) -> None:
+    """Nor is it 0 where the only relevant document of a tied list happens to come first."""
+    labels, found = torch.eye(6, dtype=torch.int64)[[0, 5]], []
+    for order in (slice(None), [5, 4, 3, 2, 1, 0]):
+        leaf = torch.zeros(2, 6, requires_grad=True)
+        loss = DirectMetric("nDCG", OURS[name], reduction="sum", balance=1)
+        value = loss(leaf, labels[:, order], seeds=torch.tensor([1, 1]))
+        found.append(torch.autograd.grad(value, leaf)[0][:, order])
+    torch.testing.assert_close(found[1], found[0])
+    norms = found[0].norm(dim=1)
+    assert norms[0] == pytest.approx(float(norms[1])) and norms[0] > 0.1
+
+
 def test_balance_leaves_the_value_where_there_is_no_gradient() -> None:
     scores, labels = fresh(spread=1.0)
     balanced, plain = (DirectMetric("nDCG@10", SmoothI(), reduction="sum", balance=power) for power in (1, None))

@@ -88,6 +88,15 @@ def test_adapters_that_add_something_else_are_refused(tmp_path: Path, name: str)
     assert not (tmp_path / "out").exists()
 
 
+def test_adapters_of_embeddings_are_refused(tmp_path: Path) -> None:
+    base, lora = make_decoder(tmp_path / "base"), LoRA(rank=2, targets=["embed_tokens", "q_proj"])
+    for name in ("one", "two"):
+        Decoder(str(base), template="qwen3-reranker", lora=lora).save(tmp_path / name)
+    with pytest.raises(UserError, match="one: adapters with adapted embeddings are not averaged"):
+        average_models([tmp_path / "one", tmp_path / "two"], None, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_what_differs_is_refused_in_a_line(tmp_path: Path, lists: Lists) -> None:
     first, second = encoders(tmp_path, 2, lists)
     (longer,) = encoders(tmp_path / "other", 1, lists, long="max")

@@ -13,13 +13,16 @@ import torch
 
 from rerank.collections import open_collection
 from rerank.commands.cli import main
+from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
 from rerank.lists.build import build_lists
 from rerank.models.contract import write_contract
+from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.mlp import MLP
 from rerank.scoring import parts as scoring
 from rerank.scoring.in_sample import remember, shared_queries
 from rerank.scoring.outputs import add_model
@@ -70,12 +73,13 @@ def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(len(lists.store.document), 3))
     lists.store.add_column("features", values, names=["1", "2", "3"])
     lists = Lists.open(tmp_path / "lists")
-    best = save(SelfAttention(width=8, hidden=8), lists, tmp_path / "runs" / "a" / "best")
-    add_model(tmp_path / "lists", best, "attention")
-    model = SelfAttention.load(best)
-    np.testing.assert_allclose(
-        Lists.open(tmp_path / "lists").column("attention"), score_lists(model, model.inputs(lists), lists), atol=1e-6
-    )
+    for name, made in (("attention", SelfAttention(8, 8)), ("z", MLP(hidden=[4], normalise=[QueryZScore()]))):
+        best = save(made, lists, tmp_path / "runs" / name / "best")
+        add_model(tmp_path / "lists", best, name)
+        model = load_model(best)
+        assert isinstance(model, SelfAttention | MLP)
+        expected = score_lists(model, model.inputs(lists), lists)
+        np.testing.assert_allclose(Lists.open(tmp_path / "lists").column(name), expected, atol=1e-6)
 
 
 def test_parts_of_a_killed_scoring_are_of_their_texts(cross_encoder: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.serving.client import OPEN, Client, process, read_all
 
-KEY = "a key of 23 characters!"
-AUTHORISED = {"Authorization": f"Bearer {KEY}"}
+KEY = "ein Schlüssel, 25 Zeichen"
+AUTHORISED = {"Authorization": f"Bearer {KEY}".encode().decode("latin-1")}  # in UTF-8, as curl sends it
 DOCUMENTS, CHARACTERS, BODY = 50, 5000, 1 << 20
 LARGE = "9" * 400
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import rerank
@@ -16,6 +18,7 @@ from rerank.lists.view import Lists
 from rerank.models.contract import add_to_contract, read_contract
 from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import interpolate
 from rerank.retrieval.runs import Run, read_run
@@ -121,12 +124,42 @@ def test_folders_of_before_keep_loading(best: Path, held_out: Lists, tmp_path: P
 
 def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:
     lists = make_lists(tmp_path)
+    values = np.random.default_rng(0).normal(size=len(lists.store.document))  # what a share of bm25 is better than
+    lists.store.add_column("noise", values)
     starting = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
-    for name, model in (("start", starting), ("vectors", MLP(hidden=[4], columns=["bm25"]))):
+    vectors, trees = MLP(hidden=[4], columns=["bm25", "noise"]), LightGBM(trees=1, columns=["bm25", "noise"])
+    for name, model in (("start", starting), ("vectors", vectors), ("trees", trees)):
         found = trained(lists, model, tmp_path / name)
-        assert "first_stage_weight" in found.measures["with_first_stage"]
+        assert found.measures["with_first_stage"]["first_stage_weight"] > 0 or name == "start"
         assert "mix" not in read_contract(found.folder / "best")
         assert not isinstance(found.ranker, Mixed)
+
+
+@pytest.mark.parametrize("seed", [0, 6])
+def test_the_mix_is_no_worse_than_the_model_where_the_first_stage_lacks_documents(tmp_path: Path, seed: int) -> None:
+    """On the lists that chose the share: no share at all is among those tried."""
+
+    def lists(seed: int, prefix: str) -> Lists:
+        rng, rows = np.random.default_rng(seed), []
+        for query in range(60):
+            grades = (rng.random(30) < 0.15).astype(int)
+            grades[rng.integers(30)] = 1
+            first = 6 * rng.random(30) + grades
+            for rank, i in enumerate(np.argsort(-first)):
+                row = {"query_id": f"{prefix}{query}", "doc_id": f"{prefix}{query}-{i}", "grade": grades[i]}
+                row |= {
+                    "bm25": first[i] if rank < 12 else None,
+                    "m": rng.normal() + 1.2 * grades[i] - 1.5 * (rank >= 12),
+                }
+                rows.append(row)
+        return Lists.from_dataframe(pd.DataFrame(rows))
+
+    fast = rerank.Optimization(head_lr=0.1, encoder_lr=0.1)
+    options: dict[str, Any] = {"validation": lists(seed, "v"), "epochs": 3, "optimization": fast, "monitor": "nDCG@10"}
+    model = MLP(hidden=[], columns=["m"])
+    found = rerank.train(model, lists(100 + seed, "t"), rerank.ListNet(), output=tmp_path / "run", **options)
+    mixed = found.measures["with_first_stage"]
+    assert mixed["validation"]["nDCG@10"] >= found.measures["validation"]["nDCG@10"]
 
 
 def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Training, tmp_path: Path) -> None:

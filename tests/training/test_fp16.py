@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from rerank.errors import UserError
+from rerank.features.letor import letor_lists
 from rerank.lists import Lists
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.mlp import MLP
 from rerank.training.step import Gradients, MemoryLimits, Step
-from tests.builders import make_model
+from tests.builders import make_model, write_features
 from tests.training.helpers import whole_batch
 
 
@@ -36,6 +38,22 @@ def test_a_step_that_overflows_is_done_again_with_half_the_scale(lists: Lists, t
     _, exact, _ = taken(make_model(tmp_path / "still"), lists, "fp32")
     _, half, _ = taken(tmp_path / "still", lists, "fp16")
     assert (half - exact).norm() < 0.05 * exact.norm()
+
+
+def test_a_step_that_is_done_again_counts_once_for_batch_norm(tmp_path: Path) -> None:
+    lists = letor_lists(write_features(tmp_path / "train.txt"))
+    found = []
+    for scale in (1.0, 2.0**60):
+        torch.manual_seed(0)
+        model = MLP("1024", hidden=[8])
+        model.prepare(lists, 1)
+        limits = MemoryLimits(300, loss_scale=scale)
+        Gradients(model.train(), model.inputs(lists), lists, ListNet(), "fp16", limits).accumulate(
+            whole_batch(lists), 1
+        )
+        found.append({name: buffer.clone() for name, buffer in model.named_buffers()})
+    assert limits.loss_scale < 2.0**60 and {int(b) for name, b in found[1].items() if "tracked" in name} == {1}
+    torch.testing.assert_close(found[1], found[0])
 
 
 def test_a_gradient_that_is_infinite_without_a_scale_stops(lists: Lists, tmp_path: Path) -> None:

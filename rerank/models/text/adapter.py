@@ -87,9 +87,9 @@ def base_of(folder: Path, hashes: dict[str, str]) -> Path:
     try:
         base = find_model(name)
     except UserError as error:
+        name_it = "" if hashes else f", or name where it is as {BASE} in {CONFIG}"
         raise UserError(
-            f"{folder}: the base of this adapter is missing ({error}); copy the base there, or name where it is as "
-            f"{BASE} in {CONFIG}"
+            f"{folder}: the base of this adapter is missing ({error}); copy the base there, or link it there{name_it}"
         ) from error
     found = initial_hashes(base)
     for file, sha256 in hashes.items():

@@ -103,6 +103,8 @@ class MLP(FeatureNetwork):
         return nn.BatchNorm1d(size, momentum=self.settings["momentum"])
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
+        if self.training and len(batch["features"]) == 1 and self.whole_batches:
+            raise UserError("batch norm: one document has no spread; use larger batches, or model.batch_norm: none")
         return self.layers(batch["features"]).squeeze(1).float()
 
 

@@ -98,7 +98,9 @@ class FeatureNetwork(Scorer):
             "class": class_name(type(self)),
             "settings": self.settings,
             "columns": self.names,
-            "normalise": [{"class": class_name(type(n)), "state": n.state()} for n in self.normalisers],
+            "normalise": [
+                {"class": class_name(type(n)), "arguments": n.arguments(), "state": n.state()} for n in self.normalisers
+            ],
         }
 
     def save(self, folder: Path) -> None:
@@ -114,7 +116,7 @@ class FeatureNetwork(Scorer):
         try:
             normalisers = []
             for entry in contract["normalise"]:
-                normaliser = find_normaliser(str(entry["class"]), Normaliser)()
+                normaliser = find_normaliser(str(entry["class"]), Normaliser)(**entry.get("arguments", {}))
                 normaliser.load_state(entry["state"])
                 normalisers.append(normaliser)
             names = [str(name) for name in contract["columns"]]

@@ -12,7 +12,7 @@ from torch import nn
 import rerank
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
-from rerank.features.normalise import QueryZScore, Standardise
+from rerank.features.normalise import QueryZScore, ShiftedLog, Standardise
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
@@ -35,6 +35,7 @@ NETWORKS = [
     lambda: MLP("CE5", normalise=[QueryZScore()]),
     lambda: ListMLP("CE5", normalise=[QueryZScore()]),
     lambda: SelfAttention(8, 16, normalise=[Standardise(), QueryZScore()]),
+    lambda: MLP(hidden=[8], normalise=[ShiftedLog(negated=[1], plain=[2])]),
 ]
 
 
@@ -52,7 +53,7 @@ def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Pat
     model.save(tmp_path / "best")
     loaded = load_model(tmp_path / "best")
     assert type(loaded) is type(model)
-    assert loaded.contract() == model.contract()
+    assert loaded.contract() == model.contract() and repr(loaded.normalisers) == repr(model.normalisers)
     scores = score_lists(model, model.inputs(lists), lists)
     assert np.unique(scores).size > len(scores) / 2
     np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
@@ -105,6 +106,12 @@ def test_attention_sees_the_whole_list_and_no_order_of_documents(lists: Lists) -
         whole, other, part = (model.score(inputs.collate(some, start)) for some in (rows, turned, rows[:-1]))
     torch.testing.assert_close(other, whole[torch.from_numpy(turned - rows[0])], atol=1e-5, rtol=0)
     assert (whole[:-1] - part).abs().max() > 1e-4
+
+
+def test_batch_norm_of_one_document_is_refused(lists: Lists) -> None:
+    model = prepared(lambda: MLP("1024"), lists).train()
+    with pytest.raises(UserError, match="one document has no spread"):
+        model.score(model.inputs(lists).collate(lists.row_numbers[:1], np.zeros(1, dtype=np.int64)))
 
 
 def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
