@@ -82,9 +82,12 @@ def add(
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    from rerank.lists.add import add_runs
+    from rerank.lists.add import add_runs, read_column
     from rerank.lists.columns import named_files
     from rerank.lists.store import Store
+    from rerank.lists.view import Lists
+    from rerank.models.load import load_model
+    from rerank.retrieval.pairs import PairFile
 
     if not (run or model or embed or drop):
         raise UserError(
@@ -99,6 +102,12 @@ def add(
     if model and embed:
         raise UserError("--model: cannot be combined with --embed; use one at a time")
     files = named_files(run or [])
+    if drop:  # only once what comes in its place can be read
+        every = Lists.open(lists).with_added()
+        for column, path in files.items():
+            read_column(every, column, PairFile(path))
+        if model is not None:
+            load_model(model)
     for column in drop or []:
         store = Store.open(lists)
         if column in store.column_names or not (files or model or embed):

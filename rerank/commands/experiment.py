@@ -11,7 +11,7 @@ from rerank.commands.pages import PAGES
 from rerank.errors import UserError, nearest
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file
-from rerank.settings.configs import add_config, assign
+from rerank.settings.configs import add_config, assign, merged
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.files import check_apart
 from rerank.storage.locks import held
@@ -120,7 +120,7 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
     """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML."""
     import yaml
 
-    for key, text in options:
+    for key, text in sorted(options, key=lambda option: option[0].count(".")):  # a class before its arguments
         try:
             value = yaml.safe_load(text)
         except yaml.YAMLError as error:
@@ -132,4 +132,8 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
         if name is None:
             known = nearest(key, [f"methods.{name}.set" for name in config.methods])
             raise UserError(f"--{key}: options reach into methods as --methods.NAME.set.KEY{known}")
-        assign(config.methods[name].set, key.removeprefix(f"methods.{name}.set."), value)
+        own = config.methods[name].set
+        nested = merged({}, own)
+        assign(nested, key.removeprefix(f"methods.{name}.set."), value)
+        own.clear()
+        own.update(nested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -130,7 +131,7 @@ def evaluate(
         export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
     outputs = [*(table or []), *(path for path in (json, per_query, html) if path)]
     for number, path in enumerate(outputs):
-        if path in outputs[:number]:
+        if os.path.realpath(path) in map(os.path.realpath, outputs[:number]):
             raise UserError(f"{path}: given for two outputs; name another file for one of them")
         for run in [*asked["runs"], asked["baseline"] or ""]:
             check_apart(path, qrels=asked["qrels"], runs=run.partition("=")[2] or run, lists=lists)

@@ -60,7 +60,7 @@ def expected_reciprocal_rank(grades: Sequence[int], max_rel: int, cutoff: int | 
     total, unsatisfied = 0.0, 1.0
     for rank, grade in enumerate(grades[:cutoff], start=1):
         if grade > 0:
-            satisfied = (2.0 ** min(grade, max_rel) - 1) / 2.0**max_rel
+            satisfied = 2.0 ** (min(grade, max_rel) - max_rel) - 2.0**-max_rel
             total += unsatisfied * satisfied / rank
             unsatisfied *= 1 - satisfied
     return total

@@ -37,7 +37,7 @@ class ExperimentPlan:
 
     def cell(self, group: Group, point: Point) -> Cell:
         settings = merged(self.config.base, self.config.methods[group.method].set)
-        for key, value in point.items():
+        for key, value in sorted(point.items(), key=lambda item: item[0].count(".")):  # a class before its arguments
             assign(settings, key, value)
         if group.fold is not None:
             assign(settings, "data.fold", group.fold)
@@ -78,6 +78,8 @@ OURS = ("output", "seed", "test")
 def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     """Raise a UserError for what cannot be; ``known`` are the keys of a training configuration."""
     check_arguments(ExperimentConfig, vars(config))
+    if odd := [name for name in config.methods if not isinstance(name, str)]:
+        raise UserError(f"methods: {odd[0]!r} is no text to YAML; write it in quotes")
     for name, method in config.methods.items():
         check_value(f"methods.{name}", method, Method)
         check_arguments(Method, vars(method), f"methods.{name}")
@@ -117,6 +119,8 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     for name, method in config.methods.items():
         _check_keys(f"methods.{name}.set", method.set, known)
         _check_keys(f"methods.{name}.search", method.search, known)
+        if config.folds is not None and (fold := {"data.fold", "data.init_args.fold"} & {*method.set, *method.search}):
+            raise UserError(f"methods.{name}: {fold.pop()} is set by the experiment, see folds")
         for key, values in method.search.items():
             if not isinstance(values, list) or not values:
                 shown = f"must be a list of values, such as [1, 3], not {values!r}"

@@ -200,8 +200,10 @@ def _ordered(columns: Mapping[str, Column], codes: Array, name: str) -> tuple[st
     sorted_by = {key: np.lexsort((-values, codes)) for key, values in single.items()}  # stable, NaN last
     if "rank" in sorted_by:
         return "rank", sorted_by["rank"]
+    within = codes[1:] == codes[:-1]  # lists of several candidates, which a constant does not sort
     for key, rows in sorted_by.items():
-        if (rows == as_they_come).all():
+        differs = single[key][1:] != single[key][:-1]
+        if (rows == as_they_come).all() and (differs[within].any() or not within.any()):
             return key, as_they_come
     if single:
         log.warning(

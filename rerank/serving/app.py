@@ -56,7 +56,9 @@ def application(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) 
         Route("/metrics", service.endpoint(service.counts)),
         Route("/openapi.json", service.endpoint(service.openapi)),
     ]
-    return Starlette(routes=routes, lifespan=service.lifespan, exception_handlers={HTTPException: _no_such_path})
+    app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers={HTTPException: _no_such_path})
+    app.router.redirect_slashes = False
+    return app
 
 
 class Service:

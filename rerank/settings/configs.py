@@ -76,7 +76,10 @@ def assign(settings: Settings, key: str, value: Any) -> None:
 def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
     """A copy of ``base`` with other values: mappings key by key, but one with ``class_path`` as a whole."""
     result: Settings = _copy(base)
-    for way, value in _leaves(over, names):
+    leaves = [
+        *_leaves(over, names)
+    ]  # twice: keys stay in their order, and a class does not undo its arguments above it
+    for way, value in [*leaves, *sorted(leaves, key=lambda leaf: len(leaf[0]))]:
         _put(result, way, value)
     return result
 
@@ -137,6 +140,23 @@ def _leaves(
             yield way, value
 
 
+def _check_keys_once(path: Path, root: yaml.Node | None) -> None:
+    """Refuse a mapping with a key twice, of which YAML takes the last without a word."""
+    waiting, done = [root] if root is not None else [], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in done or not isinstance(node.value, list):
+            continue
+        done.add(id(node))  # aliases make one node of several places
+        seen = set[str]()
+        for one in node.value:
+            waiting += one if isinstance(one, tuple) else [one]
+            if isinstance(one, tuple) and isinstance(key := one[0].value, str) and key != "<<":
+                if key in seen:
+                    raise UserError(f"{path}:{one[0].start_mark.line + 1}: {key} is there twice; keep one")
+                seen.add(key)
+
+
 def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
     """The YAML of a file, or what is given in its place, as a tree with line numbers, and what it means."""
     import yaml
@@ -158,6 +178,7 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
         raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of a value that is none of its tag
         raise UserError(f"{path}: not YAML: {type(error).__name__}: {one_line(error)[:200]}") from error
+    _check_keys_once(path, node)
     if node is None or not isinstance(content, dict):
         line = f":{node.start_mark.line + 1}" if node is not None else ""
         raise UserError(f"{path}{line}: a configuration is a mapping of keys to values")

@@ -92,6 +92,8 @@ def calibrate(
             raise UserError(f"{model}: has {exported[0]}, which would keep the old scores; calibrate, then export")
         calibrated = _calibrated(ranker, opened, grade, place, others)
         _fill(folder, model, ranker, calibrated)
+        if output is None:
+            _bring_along(Path(model), folder)
     log.info("%s: calibrated", place)
     return calibrated
 
@@ -191,6 +193,17 @@ def _fold(ranker: Model, lists: Lists, before: Array, a: float, b: float) -> boo
         log.info("the last layer stays as it is, as %s by rounding: rerank.json holds a and b", why)
         return False
     return True
+
+
+def _bring_along(model: Path, folder: Path) -> None:
+    """Copy what else lies beside a model, such as a licence or a repository's ``.git``; its old weights do not come."""
+    for path in model.iterdir():
+        if (folder / path.name).exists() or path.name.endswith((".safetensors", ".safetensors.index.json")):
+            continue
+        if path.is_dir():
+            shutil.copytree(path, folder / path.name, symlinks=True)
+        else:
+            shutil.copy2(path, folder, follow_symlinks=False)
 
 
 def _fill(folder: Path, model: str, ranker: Model, calibrated: Calibrated) -> None:

@@ -25,7 +25,7 @@ from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
-from rerank.training.run_folder import GIVEN, IDENTITY
+from rerank.training.run_folder import GIVEN, IDENTITY, check_unbegun
 
 OWN = ("data", "model", "loss", "test")
 """Fields of a configuration that ``train`` takes as objects, or that follow from these."""
@@ -180,6 +180,7 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
             return str(place)
         if (place.parent.parent / IDENTITY).exists():
             raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
+        check_unbegun(place.parent.parent)
         shutil.rmtree(place)  # of a training that was refused before it began
     lists.save(place)
     return str(place)

@@ -60,6 +60,16 @@ DECISIVE_FLAGS = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "
 DECISIVE_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "WORLD_SIZE")
 
 
+def check_unbegun(path: Path) -> None:
+    """Refuse a folder with anything but what a training leaves that was killed before its identity was written."""
+    names = {file.name for file in path.iterdir() if not file.name.startswith(".")}
+    if "config.yaml" in names:
+        raise UserError(f"output: {path} has a run of another version; name another output")
+    ours = re.compile(rf"log\.txt|{GIVEN}|test(-\w+)?\.(json|trec)")
+    if not all(map(ours.fullmatch, names)):
+        raise UserError(f"output: {path} exists and is not a run folder; name another one")
+
+
 class RunFolder:
     """One run: identity, configuration, provenance, log, metrics, measures, ``checkpoints/`` and ``best/``."""
 
@@ -76,12 +86,7 @@ class RunFolder:
         if not (self.path / IDENTITY).is_file():
             if self.finished() is not None:  # it was copied
                 return
-            names = {file.name for file in self.path.iterdir() if not file.name.startswith(".")}
-            if "config.yaml" in names:
-                raise UserError(f"output: {self.path} has a run of another version; name another output")
-            ours = re.compile(rf"log\.txt|{GIVEN}|test(-\w+)?\.(json|trec)")
-            if not all(map(ours.fullmatch, names)):  # unless it was killed before its identity was written
-                raise UserError(f"output: {self.path} exists and is not a run folder; name another one")
+            check_unbegun(self.path)
             return
         old = read_identity(self.path)
         if (found := first_difference(old, json.loads(canonical(self.identity)))) is not None:

@@ -113,6 +113,8 @@ def test_nerr_is_yus_equation_10() -> None:
     best, good = 3 / 4, 1 / 4  # (2^y - 1) / 2^2
     err = good / 2 + (1 - good) * best / 3
     ideal = best + (1 - best) * good / 2
+    huge = evaluate(run, {"q": {"a": 2000, "b": 1, "c": 0}}, "nERR").mean["nERR"]  # 2^2000 is no float
+    assert huge == pytest.approx(1 / 3)
     table = evaluate(run, qrels, "nERR nERR@2 nERR@1 nERR(max_rel=4)@3 NERR@10")
     assert table.mean["nERR"] == pytest.approx(err / ideal)
     assert table.mean["nERR@10"] == pytest.approx(err / ideal)

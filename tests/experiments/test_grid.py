@@ -232,6 +232,8 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"methods": {"A": {"set": {"loss": "ListNet", "token_budget": 0}}}}, "budget: must be at least 1, not 0"),
         ({"methods": {"A": {"set": {"loss": "ListNet", "monitor": "nDCG@0"}}}}, "the cut-off must be at least 1"),
         ({"methods": {"A/B": {}, "A B": {}}}, "would share a folder"),
+        ({"methods": {10: {}}}, "10 is no text to YAML"),
+        ({"methods": {"A": {"search": {"data.fold": [1, 2]}}}}, "data.fold is set by the experiment"),
         ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
         ({"ensembles": {"Both": ["SmoothI", "Brokn"]}}, "ensembles.Both: no method 'Brokn' (did you mean 'Broken'"),
         ({"ensembles": {"Broken": ["SmoothI", "Broken"]}}, "choose another"),

@@ -245,6 +245,10 @@ def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.Captur
         again = [*words[:3], f"--run=renamed={tmp_path / 'a.trec'}", "--drop", "a"]
         assert main(again) == 0
     assert "renamed" in Lists.open(folder).store.column_names
+    (tmp_path / "bad.csv").write_text("query_id,doc_id,score\nq0,d0,oops\n")
+    for there, new in (("teacher", ["--run", f"teacher={tmp_path / 'bad.csv'}"]), ("renamed", ["--model", "nowhere"])):
+        assert main([*words[:3], "--drop", there, *new]) == 2
+        assert there in Lists.open(folder).store.column_names, "what cannot be replaced stays"
     assert main(["add", "--lists", folder, "--drop", "renamed", "teacher"]) == 0
     assert Lists.open(folder).store.column_names == ["bm25"]
     assert main(["add", "--lists", folder, "--drop", "bm25"]) == 2

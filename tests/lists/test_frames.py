@@ -161,6 +161,8 @@ def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptur
     assert shuffled.to_dataframe()["text"].tolist() == ["b", "a", "c"], "rows stay as they come"
     ranked = Lists.from_dataframe(frame.assign(rank=[3, 1, 2], grade=[0, 1, 2]))
     assert ranked.store.order == "rank"
+    assert Lists.from_dataframe(frame.assign(length=1)).store.order == "bm25", "a constant sorts nothing"
+    assert Lists.from_dataframe(frame[["query", "text"]].assign(length=1)).store.order is None
     back = ranked.to_dataframe()
     assert back["text"].tolist() == ["b", "c", "a"] and back["grade"].tolist() == [1, 2, 0]
     assert back["length"].tolist() == [9, 7, 5]

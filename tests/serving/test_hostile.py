@@ -24,7 +24,7 @@ GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
 def client(folders: dict[str, Path]) -> Iterator[Client]:
     names = ("text", "mixed", "mlp", "trees", "fusion")
     limits = (f"--documents={DOCUMENTS}", f"--characters={CHARACTERS}", f"--body={BODY}", "--timeout=2")
-    environment = {"RERANK_API_KEY": KEY}
+    environment = {"RERANK_API_KEY": f"{KEY}\n"}  # as files of secrets end
     with process(*(folders[name] for name in names), *limits, environment=environment) as stranger:
         yield Client(stranger.port, **AUTHORISED)
 
@@ -103,7 +103,7 @@ def test_who_has_no_key_learns_nothing(client: Client, header: dict[str, str]) -
 
 
 def test_other_paths_and_methods(client: Client) -> None:
-    assert client.ask(GOOD, "/v3/rerank")[0] == 404
+    assert client.ask(GOOD, "/v3/rerank")[0] == client.ask(GOOD, "/rerank/")[0] == 404
     assert client.ask(GOOD, "/../../etc/passwd")[0] == 404
     assert client.ask(GOOD, "/health")[0] == 405
     status, text = client.get("/rerank")

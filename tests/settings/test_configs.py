@@ -111,6 +111,19 @@ def test_a_chain_of_files_is_its_parts_merged_by_hand(
     assert json.dumps(read_config(path)) == json.dumps(expected)
 
 
+def test_a_class_does_not_undo_its_arguments_above_it(tmp_path: Path) -> None:
+    file = {"loss.alpha": 3, "loss": "ApproxNDCG", "model.hidden": [4], "model": {"class_path": "MLP"}}
+    found = read_config(write(tmp_path / "x.yaml", file))
+    assert found["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
+    assert found["model"] == {"class_path": "MLP", "init_args": {"hidden": [4]}} and list(found) == ["loss", "model"]
+
+
+def test_a_key_is_there_once(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: &a {b: 1}\nc: {<<: *a, d: 2}\nmethods:\n  A: {set: {}}\n  A: {set: {}}\n")
+    with pytest.raises(UserError, match=r"x.yaml:5: A is there twice"):
+        read_config(tmp_path / "x.yaml")
+
+
 def test_below_methods_a_dot_is_a_dot(tmp_path: Path) -> None:
     base = {"methods": {"R4": {"set": {"loss": "A", "model.preset": "x"}, "search": {"loss.alpha": [1]}}}}
     write(tmp_path / "base.yaml", base)

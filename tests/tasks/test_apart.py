@@ -42,6 +42,7 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
         ([*EVALUATE, "--json", "qrels"], "--qrels"),
         ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
         ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "given for two outputs"),
+        ([*EVALUATE, "--json", "a.csv", "--per-query", "./a.csv"], "given for two outputs"),
         ([*EVALUATE, "--html", "a.html", "--table", "a.txt", "a.txt"], "given for two outputs"),
     ],
 )  # fmt: skip

@@ -143,7 +143,11 @@ def test_another_model_made_of_it_is_not_calibrated(hf: tuple[Path, Lists], tmp_
 
 def test_a_second_calibration_takes_the_place_of_the_first(hf: tuple[Path, Lists], tmp_path: Path) -> None:
     best, lists = hf
+    (best / ".git").mkdir()
+    for name in ("LICENSE", ".git/HEAD"):
+        (best / name).write_text("mine")
     first = rerank.calibrate(str(best), lists)
+    assert (best / "LICENSE").read_text() == (best / ".git" / "HEAD").read_text() == "mine"
     second = rerank.calibrate(str(best), lists)  # of the first one's logits
     assert (second.a, second.b) == pytest.approx((1.0, 0.0), abs=1e-4)
     assert second.validation.before.log_loss == pytest.approx(second.validation.after.log_loss, abs=0.1)

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import rerank
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.letor import LetorData
+from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.losses import ListNet, SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -138,6 +140,14 @@ def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Pa
     for name, message in messages.items():
         with pytest.raises(UserError, match=message):
             fit(config, tmp_path / name)
+
+
+def test_lists_of_a_folder_of_something_else_stay(lists: Lists, tmp_path: Path) -> None:
+    (tmp_path / "chapter.tex").touch()
+    mine = lists.select(slice(4)).save(tmp_path / "lists" / "train")
+    with pytest.raises(UserError, match="exists and is not a run folder"):
+        rerank.train(MLP(hidden=[4], columns=["bm25"]), lists.select(slice(2)), rerank.ListNet(), output=tmp_path)
+    assert len(Lists.open(tmp_path / "lists" / "train")) == len(mine) == 4
 
 
 def test_every_flipped_bit_is_refused_and_named(config: TrainConfig, tmp_path: Path) -> None:
