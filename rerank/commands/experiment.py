@@ -132,8 +132,5 @@ def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> 
         if name is None:
             known = nearest(key, [f"methods.{name}.set" for name in config.methods])
             raise UserError(f"--{key}: options reach into methods as --methods.NAME.set.KEY{known}")
-        own = config.methods[name].set
-        nested = merged({}, own)
-        assign(nested, key.removeprefix(f"methods.{name}.set."), value)
-        own.clear()
-        own.update(nested)
+        config.methods[name].set = merged({}, config.methods[name].set)  # what is dotted there becomes nested
+        assign(config.methods[name].set, key.removeprefix(f"methods.{name}.set."), value)

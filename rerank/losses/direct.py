@@ -110,7 +110,7 @@ class DirectMetric(Loss):
         return super().arguments() | {"measure": name_of(self.measure)}
 
     def identity(self) -> dict[str, Any]:
-        """Says that ranks are compared with the cut-off itself, once half a rank on, and how ties are balanced."""
+        """Says what was once computed otherwise: smooth ranks at a cut-off (half a rank on), ties under ``balance``."""
         relaxation = self.relaxation
         smooth = isinstance(relaxation, SoftRanks) and not relaxation.exact_ranks and not relaxation.cutoff_shift
         at = smooth and self.measure.cutoff is not None

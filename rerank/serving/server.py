@@ -49,7 +49,9 @@ def serve(
     loaded = {name: Ranker(name, folder, precision, token_budget) for name, folder in folders.items()}
     if len(loaded) == 1:  # of several, they are for the networks
         check_scoring(loaded[next(iter(loaded))].model, precision, token_budget)
-    key = os.environ.get(KEY, "").strip() or None
+    key = os.environ.get(KEY) or None
+    if key is not None and not (key := key.strip()):
+        raise UserError(f"{KEY}: is blank; set a key, or unset it to serve without one")
     server = server_of(application(loaded, limits, key), limits)
     place = f"[{host}]" if ":" in host else host
     log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])

@@ -76,9 +76,8 @@ def assign(settings: Settings, key: str, value: Any) -> None:
 def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
     """A copy of ``base`` with other values: mappings key by key, but one with ``class_path`` as a whole."""
     result: Settings = _copy(base)
-    leaves = [
-        *_leaves(over, names)
-    ]  # twice: keys stay in their order, and a class does not undo its arguments above it
+    leaves = [*_leaves(over, names)]
+    # Twice: keys stay in their order, and a class does not undo its arguments above it.
     for way, value in [*leaves, *sorted(leaves, key=lambda leaf: len(leaf[0]))]:
         _put(result, way, value)
     return result

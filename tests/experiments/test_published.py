@@ -40,6 +40,7 @@ def test_published_differences() -> None:
     """Yu 2020, Table 4, and Bruch et al. 2019, Table 1, nDCG@5 of ApproxNDCG, as printed there."""
     assert published.published("yu2020-table4", "ApproxNDCG (R4.L)") == 0.4554
     assert published.published("bruch2019-table1-web30k", "ApproxNDCG") == 0.4538
+    assert published.published("mq2008-table2-full", "SmoothI") == 0.477, "with linear gain, as Thonet et al. print it"
 
 
 def test_ours_is_the_mean_of_the_differences() -> None:
