@@ -16,7 +16,7 @@ def values(loss: str, mix: str) -> pd.DataFrame:
     """Twin-sigmoid's are those of the study of documents."""
     if loss == "TwinSigmoid":
         return documents.values("fresh", 807, mix)
-    return study_values("pointwise", loss=loss, mix=mix)
+    return study_values("pointwise", loss=loss, rate=1, passes=1, mix=mix)
 
 
 def against_bce(loss: str, mix: str) -> Found:
