@@ -102,9 +102,10 @@ def z_of_candidates(numbers: Array) -> Array:
     """
     values = as_float32(numbers).astype(np.float64)
     known = values[~np.isnan(values)]
-    if not len(known):
+    # Equal scores can have a mean that is off by a rounding error: their range is 0, their deviation may not be.
+    if not len(known) or np.ptp(known) == 0:
         return np.zeros(len(values))
-    return _standardise(np.where(np.isnan(values), known.min(), values), known)
+    return (np.where(np.isnan(values), known.min(), values) - known.mean()) / known.std()
 
 
 def ranks_of_candidates(numbers: Array) -> Array:
@@ -116,13 +117,6 @@ def ranks_of_candidates(numbers: Array) -> Array:
     return found
 
 
-def _standardise(values: Array, reference: Array) -> Array:
-    # Equal scores can have a mean that is off by a rounding error: their range is 0, their deviation may not be.
-    if np.ptp(reference) == 0:
-        return np.zeros(len(values))
-    return (values - reference.mean()) / reference.std()
-
-
 @dataclass(frozen=True)
 class Aligned:
     """Runs side by side, z-normalised, to be summed with any weights."""
@@ -131,21 +125,18 @@ class Aligned:
     """Query id -> the union of the runs' documents, and ``[runs, documents]`` their z."""
 
     @classmethod
-    def of(cls, runs: Sequence[Run], on_common: bool = False) -> Aligned:
-        """Align runs.
+    def of(cls, runs: Sequence[Run]) -> Aligned:
+        """Align runs, each z-normalised over its own documents.
 
         A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0. Ties of
-        the sums stay in the order of the first run, then of what the second adds, and so on. With ``on_common`` mean
-        and deviation of each run are over the documents that all runs (with this query) have, if there are any.
+        the sums stay in the order of the first run, then of what the second adds, and so on.
         """
         queries = {}
         for query in dict.fromkeys(query for run in runs for query in run):
             scores = [dict(run.get(query, ())) for run in runs]
             documents = list(dict.fromkeys(id for known in scores for id in known))
-            common = documents
-            if on_common:
-                common = [id for id in documents if all(id in known for known in scores if known)]
-            queries[query] = documents, [_z(known, documents, common) for known in scores]
+            numbers = [np.array([known.get(document, math.nan) for document in documents]) for known in scores]
+            queries[query] = documents, [z_of_candidates(values) for values in numbers]
         return cls(queries)
 
     def sum(self, weights: Sequence[float], divisor: float = 1) -> dict[str, list[Scored]]:
@@ -157,15 +148,6 @@ class Aligned:
             order = np.argsort(-scores.astype(np.float32), kind="stable").tolist()
             fused[query] = [Scored(documents[i], float(scores[i])) for i in order]
         return fused
-
-
-def _z(scores: Mapping[str, float], documents: list[str], common: list[str]) -> Array:
-    if not scores:
-        return np.zeros(len(documents))
-    lowest = min(scores.values())
-    values = as_float32([scores.get(document, lowest) for document in documents]).astype(np.float64)
-    reference = [scores[document] for document in common if document in scores] or list(scores.values())
-    return _standardise(values, as_float32(reference).astype(np.float64))
 
 
 def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[str, list[Scored]]:
@@ -191,28 +173,3 @@ def ensemble(runs: Sequence[Run]) -> dict[str, list[Scored]]:
     if any(other != documents[0] for other in documents):
         raise ValueError("the runs rank different queries or documents")
     return fuse(runs)
-
-
-def interpolate(run: Run, first_stage: Run, weight: float) -> dict[str, list[Scored]]:
-    r"""Per query, :math:`(1 - w) \, z(\text{model}) + w \, z(\text{first stage})`, ties in first-stage order.
-
-    Mean and standard deviation of each are over the candidates that are in both, so that a model which scored
-    only the top of the first stage is compared with it on common ground. A document that one of the two lacks gets
-    the lowest z that the other documents have there (below a reranked top, the first stage's order therefore stays);
-    a query that the model lacks keeps the first stage's order, and one that the first stage lacks the model's.
-
-    >>> model, first = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}, {"q": [Scored("a", 8.0), Scored("b", 4.0)]}
-    >>> [scored.id for scored in interpolate(model, first, 0.75)["q"]]
-    ['a', 'b']
-
-    Args:
-        run: the model's scores.
-        first_stage: the scores that it reranked.
-        weight: w, the first stage's share, 0 to 1.
-
-    Raises:
-        UserError: a weight outside 0 to 1.
-    """
-    if not 0 <= weight <= 1:
-        raise UserError(f"first-stage weight {weight}: must be from 0 to 1")
-    return Aligned.of([first_stage, run], on_common=True).sum([weight, 1 - weight])

@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import GRID, tune_weight, tune_weights
-from rerank.retrieval.fuse import fuse, interpolate
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import random_qrels, random_run
 
@@ -35,32 +34,16 @@ def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
 @given(st.integers(0, 9999), st.booleans())
 def test_the_ends_are_the_two_runs(seed: int, ties: bool) -> None:
     model, first = same_documents(seed, ties)
-    assert ids(interpolate(model, first, 1.0)) == ids(first)
-    assert ids(interpolate(model, first, 0.0)) == ids(model)  # sorted() is stable: its ties are in first-stage order
+    assert ids(fuse([first, model], [1, 0])) == ids(first)
+    assert ids(fuse([first, model], [0, 1])) == ids(model)  # sorted() is stable: its ties are in first-stage order
 
 
-def test_below_the_reranked_top_the_first_stage_stays() -> None:
-    first = {"q": [Scored(f"d{i}", 100.0 - i) for i in range(10)]}
-    model = {"q": [Scored("d2", 3.0), Scored("d1", 2.0), Scored("d0", 1.0)]}
-    for weight in (0.0, 0.3, 0.7):
-        ranked = [document.id for document in interpolate(model, first, weight)["q"]]
-        assert sorted(ranked[:3]) == ["d0", "d1", "d2"]
-        assert ranked[3:] == [f"d{i}" for i in range(3, 10)]
-    # the top's z are over the three common documents, whatever lies below
-    alone = interpolate(model, {"q": first["q"][:3]}, 0.3)["q"]
-    assert interpolate(model, first, 0.3)["q"][:3] == alone
-
-
-def test_queries_that_only_one_has_keep_its_order() -> None:
-    run = interpolate({"m": [Scored("b", 2.0), Scored("a", 1.0)]}, {"f": [Scored("y", 9.0), Scored("x", 1.0)]}, 0.5)
-    assert ids(run) == {"f": ["y", "x"], "m": ["b", "a"]}
-    assert ids(interpolate({}, {"f": [Scored("y", 9.0), Scored("x", 1.0)]}, 0.0)) == {"f": ["y", "x"]}
-
-
-def test_a_document_that_the_first_stage_lacks_gets_its_lowest() -> None:
-    first = {"q": [Scored("a", 2.0), Scored("b", 1.0)]}
-    model = {"q": [Scored("new", 9.0), Scored("b", 1.0), Scored("a", 1.0)]}
-    assert [document.id for document in interpolate(model, first, 1.0)["q"]] == ["a", "b", "new"]
+def test_what_only_one_has_comes_by_its_order_or_last() -> None:
+    first = {"both": [Scored("a", 2.0), Scored("b", 1.0)], "first": [Scored("y", 9.0), Scored("x", 1.0)]}
+    model = {"both": [Scored("new", 9.0), Scored("b", 1.0), Scored("a", 1.0)], "model": [Scored("d", 2.0)]}
+    expected = {"both": ["a", "b", "new"], "first": ["y", "x"], "model": ["d"]}
+    assert ids(fuse([first, model], [1, 0])) == expected
+    assert ids(fuse([first, model], [0, 1]))["first"] == ["y", "x"]
 
 
 @few
@@ -74,12 +57,6 @@ def test_tuning_finds_the_best_of_the_grid(seed: int) -> None:
         assert value == pytest.approx(evaluate(fuse([first, model], [w, 1 - w]), qrels, "nDCG@5").mean["nDCG@5"])
     best = max(value for _, value in table)
     assert weight == next(w for w, value in table if value == best)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
-def test_weights_are_shares(weight: float) -> None:
-    with pytest.raises(UserError, match="must be from 0 to 1"):
-        interpolate({}, {}, weight)
 
 
 @few

@@ -18,7 +18,7 @@ from rerank.lists.folds import fold_of
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
-from rerank.retrieval.fuse import interpolate
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import read_run
 from rerank.training.measurement import read_start
 from tests.builders import make_lists, make_model, write_features
@@ -53,7 +53,7 @@ def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> 
         reranked = {query: first[query] for query in model}
         assert lists.qrels is not None
         qrels = {query: lists.qrels[query] for query in model}
-        mixed = interpolate(model, reranked, weight)
+        mixed = fuse([reranked, model], [weight, 1 - weight])
         found["ListNet + first stage"].append(evaluate(mixed, qrels, "nDCG").mean["nDCG"])
         found["first stage"].append(evaluate(reranked, qrels, "nDCG").mean["nDCG"])
     for name, values in found.items():

@@ -22,7 +22,7 @@ from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.fuse import fuse, interpolate, reciprocal_ranks
+from rerank.retrieval.fuse import fuse, reciprocal_ranks
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.hashes import write_sealed
 from tests.builders import make_decoder, make_lists_with_added
@@ -79,7 +79,7 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
         assert told(lists.run(Mixed(None, of_columns).predict(lists))) == told(fuse(runs[:2], weights[:2]))
     share = weights[0] / (weights[0] + 1)
     two = Mixed(rerank.MLP(), {"bm25": share}, text=1 - share)
-    assert told(lists.run(two.mixed(lists, scores))) == told(interpolate(runs[2], runs[0], share))
+    assert told(lists.run(two.mixed(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
 
 
 @settings(max_examples=50, deadline=None)
@@ -126,7 +126,7 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     for model in (load_model(text_model), CrossEncoder.load(ranker)):
         np.testing.assert_array_equal(model.predict(lists), expected)
     mixed = loaded.predict(lists)
-    assert told(lists.run(mixed)) == told(interpolate(lists.run(expected), lists.run(), 0.25))
+    assert told(lists.run(mixed)) == told(fuse([lists.run(), lists.run(expected)], [0.25, 0.75]))
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(rerank.load(tmp_path / "again").predict(lists), mixed)
     write_ranker(ranker, {"bm25": 0.5}, 0.5, tmp_path / "other")
@@ -151,7 +151,7 @@ def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) ->
         write_ranker(tmp_path / name, {"bm25": 0.5}, 0.5, tmp_path / f"{name}-ranker")
         ranker = rerank.load(tmp_path / f"{name}-ranker")
         alone = lists.run(rerank.load(tmp_path / name).predict(lists))
-        assert told(lists.run(ranker.predict(lists))) == told(interpolate(alone, lists.run(), 0.5))
+        assert told(lists.run(ranker.predict(lists))) == told(fuse([lists.run(), alone], [0.5, 0.5]))
         assert ranker.columns == ["bm25"] if name == "adapter" else ["bm25/bm25", "bm25"]
     assert len(rerank.load(tmp_path / "adapter-ranker").rank("a", ["b", "c"], columns={"bm25": [1, 2]})) == 2
     with pytest.raises(UserError, match="the ranker's MLP reads no texts"):

@@ -20,7 +20,7 @@ from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
-from rerank.retrieval.fuse import interpolate
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.storage.hashes import read_sealed
 from rerank.training.config import TrainConfig
@@ -61,7 +61,7 @@ def ids(run: Run) -> dict[str, list[str]]:
 
 def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
     alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
-    return interpolate(alone, held_out.run(), weight)
+    return fuse([held_out.run(), alone], [weight, 1 - weight])
 
 
 def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
