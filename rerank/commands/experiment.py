@@ -63,7 +63,7 @@ def experiment(argv: Sequence[str]) -> int:
         print(f"{sum(counts.values())} cells, {len(counts)} of them measured on test, in {plan.output}")
         return 0
     if part is not None:
-        plan.output.mkdir(parents=True, exist_ok=True)
+        plan.cells.mkdir(parents=True, exist_ok=True)
         with held(plan.output / f"share-{part[0]}", "rerank experiment --share"), log_file(plan.output):
             done = Experiment(plan, share=part)
             done.run()

@@ -94,7 +94,7 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
     """
     plan = checked(config if isinstance(config, ExperimentConfig) else configured(config))
     with held(plan.output, "rerank experiment"), log_file(plan.output):
-        plan.output.mkdir(parents=True, exist_ok=True)
+        plan.cells.mkdir(parents=True, exist_ok=True)
         clear_within(plan.output)
         done = Experiment(plan)
         done.run()

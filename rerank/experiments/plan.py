@@ -29,7 +29,11 @@ class ExperimentPlan:
     def __init__(self, config: ExperimentConfig) -> None:
         self.config = config
         self.output = Path(config.output)
+        self.cells = self.output / "cells"
         check_folder(self.output)
+        files = self.output.iterdir() if self.output.is_dir() else ()
+        if not self.cells.is_dir() and any(not file.name.startswith(".") for file in files):
+            raise UserError(f"output: {self.output} exists and is not an experiment's folder; name another one")
         self._defaults = {field.name: field.default for field in fields(TrainConfig)}
         check_config(config, self._defaults)
         self.folds = folds_of(config)
@@ -68,7 +72,7 @@ class ExperimentPlan:
 
     def folder(self, group: Group) -> Path:
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
-        return self.output / "cells" / file_name(group.method) / fold / f"seed-{group.seed}"
+        return self.cells / file_name(group.method) / fold / f"seed-{group.seed}"
 
 
 OURS = ("output", "seed", "test")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from rerank.errors import NoModelError
+from rerank.errors import NoModelError, UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Failure, Group, Job, Outcome
 from rerank.experiments.config import mixed_name
@@ -129,6 +129,8 @@ class Experiment:
 
     def _life(self, group: Group) -> Life:
         cells = [self.identities.named(self.plan.cell(group, point)) for point in self.plan.points(group)]
+        if self.identities.data(cells[0]).test is None:
+            raise UserError(f"{cells[0]}: the data give no test lists, which an experiment measures on")
         self._trained[group] = {cell.folder: None for cell in cells}
         unfinished = [cell for cell in cells if cell.finished() is None]
         for cell in cells:

@@ -69,6 +69,7 @@ def calibrate(
     from rerank.models.contract import FILES, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.cross_encoder import layer_of_scores
+    from rerank.scoring.in_sample import shared_queries
     from rerank.storage.locks import held
 
     check_arguments(calibrate, {"grade": grade, "depth": depth})
@@ -84,6 +85,9 @@ def calibrate(
     if others is not None and not _relevant(others, grade)[1].any():
         raise UserError(f"test: {others.store} has no relevant candidate (of grade {grade} or more) to measure on")
     with held(place, "rerank calibrate", wait=True), atomic_folder(place, replace=output is None) as folder:
+        if shared := shared_queries(opened, model):
+            shown = f"{len(shared)} of its {len(opened)} queries, such as {shared[0]!r}"
+            raise UserError(f"lists: {model} was trained on {shown}, and is too sure there; give others")
         ranker = load_model(model)
         opened = ranker.completed(opened)
         ranker.check(opened)

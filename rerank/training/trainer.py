@@ -50,10 +50,9 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
         self.config, self.splits, self.folder = config, splits, folder
-        if config.loss is None:
-            raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
         if not isinstance(config.model, Scorer):
             raise UserError(f"model: {type(config.model).__name__} is not a network")
+        assert config.loss is not None
         self.model, self.loss = config.model, config.loss
         self.validation = Validation(config, splits, self.model, self._scores, self._say)
         self.monitor = self.validation.monitor

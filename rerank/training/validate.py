@@ -24,6 +24,7 @@ from rerank.models.contract import MIX, add_to_contract
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
+from rerank.progress import log
 from rerank.retrieval.runs import Run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.shared import Score, scores_by
@@ -83,6 +84,9 @@ def finish(
         run = lists.run(score(lists, "validation"))
         table = evaluate(run, lists.qrels, names, name="validation")
         result["validation"] = table.mean
+        monitor, value = next(iter(table.mean.items()))
+        if value == 0 and config.epoch_by is None:
+            log.warning("validation %s is 0 at its best, so it chose no model; has it grades to count?", monitor)
         result |= beside_start(folder, "validation", table)
         if lists.store.order is not None:
             result |= compared("validation", run, lists, config)

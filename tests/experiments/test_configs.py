@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.settings.configs import read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
+from tests.experiments.settings import write_experiment
 
 FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "base")
 EXPERIMENTS = [path for path in FILES if "methods" in read_config(path)]
@@ -51,3 +53,19 @@ def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, mon
     table = (tmp_path / config["output"] / "table.md").read_text()
     assert all(name in table for name in [*config["methods"], *config["measures"].split()])
     assert len(list((tmp_path / config["output"]).rglob("measures.json"))) == 2 * 3, "methods times folds"
+
+
+def test_what_an_experiment_cannot_do_it_says_before_it_trains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_lists(tmp_path, [4] * 6)
+    make_model(tmp_path / "model")
+    data = {"class_path": "ListsData", "init_args": {"train": str(tmp_path / "lists"), "validation_share": 0.3}}
+    for changes, message in (
+        ({"base": {"data": data}, "folds": None}, "seed 42: the data give no test lists"),
+        ({"methods": {"nothing": {"set": {"batch_size": 2}}}}, r"methods\.nothing: loss: a network needs one"),
+        ({"output": str(tmp_path / "lists")}, "exists and is not an experiment's folder"),
+    ):
+        assert main(["experiment", write_experiment(tmp_path, **changes)]) == 2
+        assert re.search(message, capsys.readouterr().err)
+    assert not list(tmp_path.rglob("metrics.jsonl"))

@@ -16,11 +16,12 @@ from rerank.evaluation.calibration import sigmoid
 from rerank.lists import Lists
 from rerank.models.average import average_models
 from rerank.models.base import Model
-from rerank.models.contract import CALIBRATION, read_contract
+from rerank.models.contract import CALIBRATION, add_to_contract, read_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
+from rerank.scoring.in_sample import remember
 from rerank.storage.hashes import write_sealed
 from rerank.tasks.calibrate import calibrate
 from tests.builders import make_decoder, make_lists
@@ -234,6 +235,9 @@ def test_what_cannot_be_calibrated_is_refused(hf: tuple[Path, Lists], plain: Lis
         with pytest.raises(UserError, match=f"model: no folder {name}; if it is a published model, .* --output"):
             calibrate(name, lists)
     assert {path.name: path.read_bytes() for path in best.iterdir()} == before
+    add_to_contract(best, remember(lists.select([0, 2])))
+    with pytest.raises(UserError, match=f"was trained on 2 of its {len(lists)} queries"):
+        calibrate(str(best), lists)
 
 
 @pytest.mark.parametrize(

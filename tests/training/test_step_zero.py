@@ -56,6 +56,12 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     assert ", start " in str(training)
 
 
+def test_a_monitor_that_is_always_0_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    training, _ = trained(tmp_path, "--epochs=1", "--monitor=RR(rel=9)")
+    assert training.measures["validation"]["RR(rel=9)"] == 0
+    assert "validation RR(rel=9) is 0 at its best, so it chose no model" in caplog.text
+
+
 def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
     """The labels of the training lists are turned round, so that every epoch is worse than the model that starts."""
     write_folds(tmp_path / "made")
