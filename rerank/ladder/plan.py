@@ -111,7 +111,9 @@ def planned(
         raise UserError("validation: one query tells nothing of the others; give more")
     if len(others["validation"]) < FEW:
         notes.append(f"{len(others['validation'])} validation queries are few: only large differences can be seen.")
-    lists = {"train": train} | {name: _cut(others[name], depth) for name in ("validation", "test") if name in others}
+    lists = {"train": train} | {
+        name: others[name].to_rerank(depth) for name in ("validation", "test") if name in others
+    }
     _check_columns(lists)
     kinds = _kinds(models, lists["train"])
     if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
@@ -135,12 +137,7 @@ def _more(lists: Mapping[str, Lists], depth: int, seed: int) -> Lists:
     alike &= {*validation.store.column_names} <= {*train.store.column_names}
     count = min(len(train), max(0, EVIDENCE - len(validation))) if alike else 0
     drawn = np.random.default_rng(seed).permutation(len(train))[:count]
-    return _cut(train.select(np.sort(drawn)), depth)
-
-
-def _cut(lists: Lists, depth: int) -> Lists:
-    """The best of lists that a first stage ordered; features come in no order."""
-    return lists if lists.store.order is None else lists.top(depth)
+    return train.select(np.sort(drawn)).to_rerank(depth)
 
 
 def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> Lists:

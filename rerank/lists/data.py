@@ -65,7 +65,7 @@ class ListsData(Data):
             validation: lists folder to validate on; None keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
             validation_share: share of the judged training queries kept back where no validation folder is named.
-            depth: candidates reranked per validation and test query.
+            depth: candidates reranked per validation and test query, where something ordered them.
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
@@ -87,7 +87,7 @@ class ListsData(Data):
             train, validation = keep_back(train, self.validation_share, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
-        validation, test = (None if lists is None else lists.top(self.depth) for lists in (validation, test))
+        validation, test = (None if lists is None else lists.to_rerank(self.depth) for lists in (validation, test))
         return Splits(train.with_added(), validation, test)
 
 

@@ -83,7 +83,7 @@ class FoldsData(Data):
             folds: number of folds.
             seed: decides which query is in which fold.
             validation: whether the fold before (cyclically) validates; otherwise it is trained on as well.
-            depth: candidates reranked per validation and test query.
+            depth: candidates reranked per validation and test query, where something ordered them.
             assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
                 ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
                 ``disks45/nocr/trec-robust-2004``; None draws them by the seed.
@@ -107,8 +107,8 @@ class FoldsData(Data):
         validation = (folds == (self.fold - 2) % self.folds) & self.validation
         found = Splits(
             train=lists.select(~test & ~validation).with_added(),
-            validation=lists.select(validation).top(self.depth) if self.validation else None,
-            test=lists.select(test).top(self.depth),
+            validation=lists.select(validation).to_rerank(self.depth) if self.validation else None,
+            test=lists.select(test).to_rerank(self.depth),
         )
         check_disjoint(found.train, {"validation": found.validation, "test": found.test})  # given folds may part a text
         return found

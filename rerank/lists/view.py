@@ -315,6 +315,10 @@ class Lists:
             raise UserError(f"top: depth {depth!r}; expected a whole number, 0 or more")
         return replace(self, lengths=np.minimum(self.lengths, depth))
 
+    def to_rerank(self, depth: int) -> Lists:
+        """The best ``depth`` candidates of lists that something ordered; all of others, which come in no order."""
+        return self if self.store.order is None else self.top(depth)
+
     def with_added(self) -> Lists:
         """The same lists with the relevant documents that the first stage missed, at their ends: to train on.
 

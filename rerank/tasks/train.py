@@ -67,7 +67,7 @@ def train(
         validation: share of the training queries kept back to choose the best epoch by, or lists to choose it on; None
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
-        depth: candidates reranked per validation and test query.
+        depth: candidates reranked per validation and test query, where something ordered them.
         groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when a
             share is kept back; ``none`` those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
