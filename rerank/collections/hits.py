@@ -188,6 +188,8 @@ class HitsCollection(ABC):
         scores: dict[str, float] = {}
         if key := next((key for key in NAMES["score"] if record.get(key) is not None), None):
             scores["score"] = finite(record[key], where, key)
+        elif record.get("rank") is not None:  # counts from the best
+            scores["rank"] = -finite(record["rank"], where, "rank")
         for key, value in record.items():
             if key in NOT_COLUMNS or value is None or key[:1] == "_":
                 continue

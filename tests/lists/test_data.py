@@ -142,8 +142,8 @@ def test_a_fold_tests_the_one_before_validates_the_others_train(
 @pytest.mark.parametrize(("number", "left"), [("bm25", 2), ("clicks", 3)])
 def test_only_lists_in_an_order_are_cut(number: str, left: int, tmp_path: Path) -> None:
     """Numbers by which no list is sorted are features, and a cut would be of whichever came first."""
-    numbers = [3, 2, 1] * 4 if number == "bm25" else [2, 3, 1] * 4
-    rows = {"query_id": [f"q{i // 3}" for i in range(12)], "text": [f"text {i}" for i in range(12)], number: numbers}
+    numbers = [3, 2, 1] * 4 if number == "bm25" else [5, 8, 1] * 4
+    rows = {"query_id": [f"q{i // 3}" for i in range(12)], "doc_id": list(range(12)), number: numbers}
     Lists.from_dataframe(pd.DataFrame(rows | {"grade": [0, 0, 1] * 4})).save(tmp_path / "lists")
     folder = str(tmp_path / "lists")
     by_folds = FoldsData(folder, 1, 3, depth=2).splits(1)

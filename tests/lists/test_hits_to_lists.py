@@ -103,7 +103,9 @@ def test_the_order_is_score_or_what_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"h.jsonl:3: no number 'score'"):
         build(tmp_path, [*rows[:2], row("q", "c", bm25=2, score=None)])
     with pytest.raises(UserError, match=r"h.jsonl:1: no score"):
-        build(tmp_path, [row("q", "a", rank=1)])
+        build(tmp_path, [row("q", "a")])
+    ranked = [row("q", "a", bm25=1, rank=2), row("q", "b", bm25=3, rank=3), row("q", "c", bm25=2, rank=1)]
+    assert order_of(build(tmp_path, ranked)) == [["c", "a", "b"]], "a rank counts from the best"
 
 
 def test_depth_leaves_the_best_and_their_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
