@@ -168,7 +168,12 @@ def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypa
     said.clear()
     plan = make_plan(tmp_path / "one", folds=None, figures={"curves": Figure("curves")})
     draw_all(plan)
-    assert "1 fold × 2 seeds. Thin: a fold and seed each" in " ".join(said[0].split())
+    assert "1 fold × 2 seeds. Thin: a fold and seed each" in " ".join(said[0].split()) and "Without" not in said[0]
+    done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
+    for cell in (outcome.cell for group, outcome in done.outcomes.items() if group.method == "B"):
+        (cell.folder / "metrics.jsonl").unlink()
+    write_figures(done, summarise(plan.config, done.outcomes))
+    assert "Without B: their logs are where they were trained." in " ".join(said[1].split())
 
 
 def test_the_best_in_each_measure_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

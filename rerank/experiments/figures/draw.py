@@ -160,9 +160,11 @@ def _curves(figure: Figure, experiment: Experiment, summary: Summary, wanted: Wa
     folds, seeds = len(plan.config.folds or [None]), len(plan.config.seeds)
     runs = f"{folds} fold{'s' if folds > 1 else ''} × {seeds} seed{'s' if seeds > 1 else ''}"
     thin = " Thin: a fold and seed each; thick: their mean, as far as all go." if folds * seeds > 1 else ""
+    lacking = [method for method in wanted.methods or plan.config.methods if method not in drawn]
+    kept = f" Without {', '.join(lacking)}: their logs are where they were trained." if lacking else ""
     return (
         f"the models that validation chose, {runs}.{thin} {monitor} of networks on validation, of trees on training "
-        "lists too. Test lists are measured once, at the end, and have no curve."
+        f"lists too. Test lists are measured once, at the end, and have no curve.{kept}"
     )
 
 
