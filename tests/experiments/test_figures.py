@@ -169,6 +169,7 @@ def test_a_caption_says_over_how_many_runs_a_picture_is(tmp_path: Path, monkeypa
     plan = make_plan(tmp_path / "one", folds=None, figures={"curves": Figure("curves")})
     draw_all(plan)
     assert "1 fold × 2 seeds. Thin: a fold and seed each" in " ".join(said[0].split()) and "Without" not in said[0]
+    plan = make_plan(tmp_path / "two", folds=None, figures={"curves": Figure("curves")})
     done = Experiment(plan, make_outcomes(plan), trained=make_trained(plan))
     for cell in (outcome.cell for group, outcome in done.outcomes.items() if group.method == "B"):
         (cell.folder / "metrics.jsonl").unlink()
