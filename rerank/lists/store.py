@@ -245,7 +245,8 @@ class Store:
         """A column of one number a candidate, ``[n]`` float32."""
         matrix = self.matrix([name], rows)
         if matrix.shape[1] != 1:
-            raise UserError(f"column {name}: has {matrix.shape[1]} numbers a candidate; name one, such as {name}/1")
+            such = next(flat_names([name], {name: self.entry(name)}))
+            raise UserError(f"column {name}: has {matrix.shape[1]} numbers a candidate; name one, such as {such}")
         return matrix[:, 0]
 
     def scaled(self, name: str, depth: int, rows: Array | slice = slice(None)) -> Array:

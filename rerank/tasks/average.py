@@ -76,13 +76,16 @@ def average(
 def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]:
     """The weights whose average is best on some lists; of equal ones those that were tried first."""
     from rerank.evaluation.measures import Evaluator
+    from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.average import average_models
+    from rerank.models.contract import read_contract
     from rerank.models.load import load_model
 
     if len(models) < 2:
         raise UserError("models: expected two or more")
-    opened = lists if isinstance(lists, Lists) else Lists.open(lists)
+    layout = read_contract(Path(models[0])).get("layout")
+    opened = lists if isinstance(lists, Lists) else open_lists(lists, layout)
     if opened.qrels is None:
         raise UserError(f"lists: {opened.store} has no judgments to choose weights by")
     evaluator = Evaluator(opened.qrels, measure)
