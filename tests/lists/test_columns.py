@@ -48,7 +48,7 @@ def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> No
         lists.matrix(["two/second", "bm25", "two/first"]), np.stack([pairs[:, 1], order, pairs[:, 0]], 1)
     )
     assert np.shares_memory(lists.matrix(["two"]), lists.store.entry("two").values), "one file is read where it lies"
-    with pytest.raises(UserError, match="2 numbers a candidate"):
+    with pytest.raises(UserError, match="2 numbers a candidate; name one, such as two/first"):
         lists.column("two")
     with pytest.raises(UserError, match="'third'"):
         lists.matrix(["two/third"])
