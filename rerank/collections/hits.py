@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, encodable
@@ -96,7 +97,7 @@ class HitsCollection(ABC):
             if (answer := _answer(where, record)) is not None:
                 query = self._asked(where, record, left)
                 answers += 1
-                yield where, query, [self._hit(where, hit) for hit in answer], False
+                yield where, query, [self._hit(where, self._rename(hit)) for hit in answer], False
                 continue
             record = self._rename(record)
             listed = next((record[key] for key in LISTS if key in record), None)
@@ -158,6 +159,9 @@ class HitsCollection(ABC):
         self._known = {query.id: query for query in queries}
 
     def _hit(self, where: str, record: Record) -> Hit:
+        for nested in (record[key] for key in NESTED if self.renamed and isinstance(record.get(key), dict)):
+            named = {key: value for key, value in self._rename(nested).items() if key in self.renamed.values()}
+            record = {**record, **named}
         if _key(record, NAMES["doc_id"]) is None and isinstance(record.get("doc"), dict):
             record = {**record["doc"], **record}
         if (key := _key(record, NAMES["doc_id"])) is None:
@@ -194,7 +198,7 @@ class HitsCollection(ABC):
             if key in NOT_COLUMNS or value is None or key[:1] == "_":
                 continue
             kind = type(value)
-            if kind is float or kind is int:
+            if kind in (float, int, Decimal):
                 if self.fields is None or key not in self.fields:
                     scores[key] = finite(value, where, key)
                     self._numeric.add(key)
@@ -267,6 +271,7 @@ def parse_columns(columns: Sequence[str]) -> dict[str, str]:
 
 def finite(value: object, where: str, name: str) -> float:
     """A number that float32 can hold, or NaN; refused otherwise."""
+    value = float(value) if isinstance(value, Decimal) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > FLOAT32:
         return float(value)
     raise UserError(f"{where}: {name} {str(value)[:50]!r}; expected a finite number, or null")

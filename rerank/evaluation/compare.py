@@ -264,7 +264,9 @@ def _of_lists(form: Any, lists: Lists) -> bool:
     """Whether a ranking is a column of the lists, or scores of their candidates."""
     if isinstance(form, str):
         return form.partition("/")[0] in lists.store.column_names and not Path(form).is_file()
-    return isinstance(form, np.ndarray | list | tuple) or (hasattr(form, "__array__") and not hasattr(form, "columns"))
+    if isinstance(form, list | tuple):
+        return not any(hasattr(scored, "query_id") for scored in form[:1])
+    return isinstance(form, np.ndarray) or (hasattr(form, "__array__") and not hasattr(form, "columns"))
 
 
 def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
@@ -292,6 +294,7 @@ def _with_baseline(
     """The name of the run to test against, and the runs with it."""
     if baseline is None:
         return None, forms
+    baseline = str(baseline)
     for name, form in forms.items():
         if baseline == name or (isinstance(form, str | Path) and baseline in (str(form), f"{name}={form}")):
             return name, forms

@@ -104,7 +104,7 @@ class Evaluator:
 
     Semantics: scores are compared as float32, ties keep the order in which the run gives the documents (which is that
     of the first stage), never that of the document ids. Negative grades count as 0. Every query of the qrels counts,
-    whether the run has it or not; filter the qrels to the queries that are meant.
+    whether the run has it or not (but to NumQ and NumRel, as in ir-measures); filter the qrels to the queries meant.
 
     Args:
         measures: ir-measures strings or objects, see :func:`parse_measures`.

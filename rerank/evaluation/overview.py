@@ -127,7 +127,8 @@ class _Look:
             self.finds = [name != RRF and "model" not in about for name, about in zip(names, made, strict=True)]
         self.fusions = _fusions(names, lists.store.order)
         deepest = int(lists.lengths.max(initial=0))
-        self.depths = [*(depth for depth in DEPTHS if depth < deepest), deepest] if deepest else []
+        depths = DEPTHS if lists.store.order else ()  # what comes in no order is not cut
+        self.depths = [*(depth for depth in depths if depth < deepest), deepest] if deepest else []
         self.candidates, self.queries, self.only = (np.zeros(len(names), np.int64) for _ in range(3))
         self.values: dict[str | int, list[PerQuery]] = defaultdict(list)
 

@@ -150,7 +150,6 @@ PIPELINE = ir_measures.providers.FallbackProvider(
         ir_measures.compat,
         ir_measures.judged,
         ir_measures.msmarco,
-        ir_measures.accuracy,
         ir_measures.ranx,
     ]
 )

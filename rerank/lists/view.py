@@ -319,6 +319,14 @@ class Lists:
         """The best ``depth`` candidates of lists that something ordered; all of others, which come in no order."""
         return self if self.store.order is None else self.top(depth)
 
+    def cut(self, depth: int | None) -> Lists:
+        """The best ``depth`` candidates, where a depth is asked for; a UserError where nothing ordered the lists."""
+        if depth is None:
+            return self
+        if self.store.order is None and depth < self.lengths.max(initial=0):
+            raise UserError(f"depth: nothing ordered the lists of {self.store}, so that none come first; leave it out")
+        return self.top(depth)
+
     def with_added(self) -> Lists:
         """The same lists with the relevant documents that the first stage missed, at their ends: to train on.
 

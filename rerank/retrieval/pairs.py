@@ -223,13 +223,11 @@ def _batches(names: Sequence[str], rows: Iterator[Row]) -> Iterator[PairBatch]:
 
 
 def _rank(rank: object, where: str) -> int:
-    try:
-        number = int(rank)  # type: ignore[call-overload]
-    except (ValueError, TypeError, OverflowError):
-        number = 1 << 63
-    if not abs(number) < 1 << 63:
-        raise UserError(f"{where}: rank {rank!r}; expected a finite number")
-    return number
+    with suppress(ValueError, TypeError):
+        number = float(rank)  # type: ignore[arg-type]
+        if number.is_integer() and abs(number) < 1 << 63:
+            return int(number)
+    raise UserError(f"{where}: rank {rank!r}; expected a whole number")
 
 
 def floats(given: Sequence[object], where: Callable[[int], str], name: str) -> Array:

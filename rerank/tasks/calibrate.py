@@ -147,7 +147,7 @@ def _judged(name: str, given: ListsLike, depth: int | None) -> Lists:
     if lists.qrels is None:
         raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
     lists = lists.select(lists.judged & (lists.lengths > 0))
-    return lists if depth is None else lists.top(depth)
+    return lists.cut(depth)
 
 
 def _scores(ranker: Model, lists: Lists, name: str) -> Array:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,23 @@ def test_a_source_gives_its_fields(tmp_path: Path) -> None:
     }
     found = read(write(tmp_path / "s.json", [response]), ASKED[:1], fields=["title", "body"])
     assert found[0][1] == {"a": ("Wing\ngives\nlift", {"score": 9.5, "bm25": 3.0, "knn": 0.5}, None)}
+
+
+def test_fields_of_answers_have_other_names_too(tmp_path: Path) -> None:
+    response = answer("made")
+    response["hits"]["hits"][0]["_source"] = {"passage": "hello", "pid": "P1", "clicks": 3, "mine": 2}
+    columns = ["text=passage", "doc_id=pid", "bm25=_score", "grade=mine"]
+    found = read(write(tmp_path / "s.json", [response]), ASKED[:1], columns=columns)
+    assert found[0][1] == {"P1": ("hello", {"bm25": 9.5}, 2)}
+
+
+def test_decimals_are_numbers(tmp_path: Path) -> None:
+    rows = [row("q1", "d1", Decimal("2.5"), bm25=Decimal(3)), row("q1", "d2", Decimal("1.5"), bm25=None)]
+    found = read(write(tmp_path / "h.parquet", rows))[0][1]
+    assert {id: scores for id, (_, scores, _) in found.items()} == {
+        "d1": {"score": 2.5, "bm25": 3},
+        "d2": {"score": 1.5},
+    }
 
 
 ERROR = {"error": {"type": "index_not_found_exception", "reason": "no such index [x]"}, "status": 404}

@@ -48,7 +48,8 @@ def test_everything_is_what_the_parts_give(files: Path) -> None:
 
 
 def test_a_baseline_is_named_by_path_or_name_and_without_one_there_are_only_means(files: Path) -> None:
-    for given, named in ((paths(files)[0], "bm25/run"), ("bm25/run", "bm25/run"), (None, None)):
+    first = paths(files)[0]
+    for given, named in ((first, "bm25/run"), (Path(first), "bm25/run"), ("bm25/run", "bm25/run"), (None, None)):
         found = compare_runs(str(files / "qrels"), paths(files), "AP", given)
         assert found.baseline == named and bool(found.differences) == (named is not None)
 

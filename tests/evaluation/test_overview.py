@@ -102,6 +102,16 @@ def test_reranking_deeper_reaches_more_and_added_documents_count_for_nothing(tmp
     assert best[1] == about.alone[BEST].mean["nDCG@10"] >= about.alone["bm25"].mean["nDCG@10"]
 
 
+def test_lists_in_no_order_are_looked_at_whole() -> None:
+    """The first rows of a feature file are not the best ones."""
+    rows = {"query_id": np.repeat([*"xy"], 30), "doc_id": np.arange(60), "clicks": np.random.default_rng(0).random(60)}
+    lists = Lists.from_dataframe(pd.DataFrame(rows | {"grade": np.tile(np.arange(30) >= 25, 2).astype(int)}))
+    assert lists.store.order is None and [row[:2] for row in overview(lists).tops] == [(30, 1.0)]
+    with pytest.raises(UserError, match="depth: nothing ordered the lists of data frame"):
+        lists.cut(5)
+    assert lists.cut(30).size == lists.cut(None).size == 60
+
+
 def test_queries_without_relevant_documents_miss_none() -> None:
     """Of three queries one has both of its documents among the candidates, one a half of them, one has none at all."""
     frame = pd.DataFrame({"query_id": [*"xxyzz"], "doc_id": [*"ababc"], "bm25": [2.0, 1.0, 2.0, 2.5, 2.0]})

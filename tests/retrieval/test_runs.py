@@ -96,7 +96,7 @@ def test_the_format_is_trecs(tmp_path: Path) -> None:
 def test_ties_go_by_rank_then_by_line(tmp_path: Path) -> None:
     path = tmp_path / "run"
     # 0.1 and 0.1 + 1e-9 are the same float32.
-    path.write_text("1 Q0 c 2 0.1 t\n1 Q0 b 1 0.1 t\n1 Q0 a 2 0.100000001 t\r\n\n1 Q0 d 9 7e-1 t\n")
+    path.write_text("1 Q0 c 2 0.1 t\n1 Q0 b 1 0.1 t\n1 Q0 a 2.0 0.100000001 t\r\n\n1 Q0 d 9 7e-1 t\n")
     assert [document.id for document in read_run(path)["1"]] == ["d", "b", "c", "a"]
 
 
@@ -113,6 +113,7 @@ def test_ties_go_by_rank_then_by_line(tmp_path: Path) -> None:
         ("1 Q0 b 2 1e39 t", "run:2: score '1e39'"),
         ("1 Q0 b second 1.0 t", "run:2: rank 'second'"),
         ("1 Q0 b 0x2 1.0 t", "run:2: rank '0x2'"),
+        ("1 Q0 b 1.5 1.0 t", "run:2: rank '1.5'; expected a whole number"),
         *((f"1 Q0 b{blank}c 2 1.0 t", "run:2: 7 columns") for blank in "\t\v\f\r\x1c\x1f\x85\u00a0\u2003"),
     ],
 )

@@ -67,6 +67,15 @@ def test_ir_measures_judgments_and_data_sets() -> None:
     assert as_qrels(Dataset.from_dict(rows)) == expected
 
 
+def test_scored_documents_are_a_run_next_to_lists() -> None:
+    from ir_measures import ScoredDoc
+
+    lists = rerank.Lists.from_dataframe({"query_id": [1, 1], "doc_id": ["a", "b"], "grade": [1, 0], "bm25": [2.0, 1.0]})
+    runs = {"documents": [ScoredDoc("1", "a", 1.0), ScoredDoc("1", "b", 2.0)], "scores": [1.0, 2.0]}
+    found = rerank.evaluate(lists, runs, measures="RR")
+    assert [table.mean["RR"] for table in found.tables.values()] == [0.5, 0.5]
+
+
 def test_lists_from_what_people_have(tmp_path: Path) -> None:
     """Rows, columns, files, a row a query with its documents in a list: the same lists."""
     from datasets import Dataset
