@@ -47,5 +47,6 @@ class NoModelError(UserError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {matches[0]!r}?)" if matches else ""
+    by_letters = {one.lower(): one for one in known}
+    matches = difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.5)
+    return f" (did you mean {by_letters[matches[0]]!r}?)" if matches else ""

@@ -96,7 +96,7 @@ class Model(Described, ABC):
             warn_once(f"{what}; its scores are random; a trained model is rerank.train(…).model")
 
     @abstractmethod
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model (safetensors, or its library's own format) and all that scoring needs (JSON)."""
 
     @classmethod

@@ -206,8 +206,9 @@ class Mixed(RanksTexts, Model):
     def contract(self) -> dict[str, Any]:
         return ({"class": FUSION} if self.model is None else self.model.contract()) | {MIX: self.mix}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write the model, which loads as it would without the mix, and the mix in ``rerank.json``."""
+        folder = Path(folder)
         if self.model is None:
             folder.mkdir(parents=True, exist_ok=True)
             write_contract(folder, self.contract())

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rerank.errors import UserError, nearest, one_line
 from rerank.settings.described import Described, find_class
@@ -22,6 +22,9 @@ from rerank.settings.ranges import annotations_of, check_arguments
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
+
+Classes: TypeAlias = Mapping[str, Sequence[str]]
+"""Names of classes by the keys that take them."""
 
 
 def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -> ArgumentParser:
@@ -48,7 +51,9 @@ def make_parser(name: str, documented: Callable[..., Any], page: Page = EMPTY) -
     return Parser(prog=f"rerank {name}", description=about, exit_on_error=False)
 
 
-def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], classes: Sequence[str] = ()) -> Namespace:
+def parse(
+    parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], classes: Classes | None = None
+) -> Namespace:
     """Parse options, in the spelling ``--per-query`` or ``--per_query``."""
     from jsonargparse import ArgumentError
 
@@ -60,7 +65,7 @@ def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], clas
             options = parser.parse_args(words)
     except ArgumentError as error:
         _raise_again(error.__cause__)
-        raise UserError(_one_line(str(error), parser, classes)) from error
+        raise UserError(_one_line(str(error), parser, classes or {})) from error
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:  # it stumbles over some values
         _raise_again(error)
         raise UserError(
@@ -69,7 +74,7 @@ def parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any], clas
     try:
         parser.validate(options, skip_unset=False)  # or nothing behind a key (null) would pass, whatever its type
     except TypeError as error:
-        raise UserError(_one_line(str(error), parser, classes)) from error
+        raise UserError(_one_line(str(error), parser, classes or {})) from error
     for key in parser.groups or ():
         if options.get(key, key) is None:
             raise UserError(f"{key}: expected keys and their values, not nothing; see {parser.prog} --help")
@@ -159,7 +164,7 @@ def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
     return result + [f"{name}={json.dumps(values)}" for name, values in lists.items()]
 
 
-def _one_line(message: str, parser: ArgumentParser, classes: Sequence[str]) -> str:
+def _one_line(message: str, parser: ArgumentParser, classes: Classes) -> str:
     known = [option for action in parser._actions for option in action.option_strings]
     return f"{refused(message, known, classes)}; see {parser.prog} --help"
 
@@ -169,7 +174,7 @@ WORDS |= {"dict": "keys and their values"}
 """Types as people call them; ``[a, b]`` is a list."""
 
 
-def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str:
+def refused(message: str, options: Sequence[str], classes: Classes) -> str:
     """A parser's message in one line.
 
     jsonargparse nests messages, one per class and one per alternative of a type; what counts is the innermost one, and
@@ -179,7 +184,8 @@ def refused(message: str, options: Sequence[str], classes: Sequence[str]) -> str
     key = ".".join(re.findall(r'Parser key "([\w.]+)"', text))
     kind = (re.findall(r"given class_path '([\w.]+)'", text) or [""])[-1]
     if found := re.search(r"import path string: (\S+)", text):
-        return f"{key}: there is no {found[1]}{nearest(found[1], classes)}"
+        own = classes.get(key.rpartition(".")[2]) or [name for names in classes.values() for name in names]
+        return f"{key}: there is no {found[1]}{nearest(found[1], own)}"
     if found := re.search(r"Option '([\w.]+)' is not accepted", text):
         if not kind:
             return f"{key and key + '.'}{found[1]}: there is no such key{nearest('--' + found[1], options)}"

@@ -129,12 +129,13 @@ def classes_first(argv: Sequence[str]) -> list[str]:
     return [word for option in sorted(options, key=depth) for word in option]
 
 
-def import_classes() -> list[str]:
-    """Import all of them, so that the parser finds them by name; returns the names."""
+def import_classes() -> dict[str, list[str]]:
+    """Import all of them, so that the parser finds them by name; returns the names by the keys that take them."""
     own = DATA | SAMPLERS | NORMALISERS | MODELS
     for name, module in own.items():
         getattr(import_module(module), name)
-    return [*losses.load_all(), *losses.load_parts(), *relaxations.load_all(), *own]
+    found = {"loss": [*losses.load_all(), *losses.load_parts()], "relaxation": [*relaxations.load_all()]}
+    return found | {"data": [*DATA], "sampler": [*SAMPLERS], "normalise": [*NORMALISERS], "model": [*MODELS]}
 
 
 def first_lines(homes: Mapping[str, str]) -> dict[str, str]:

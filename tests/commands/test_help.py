@@ -145,6 +145,8 @@ LISTNET = [*START, "--loss=ListNet"]
         ([*LISTNET, "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
         ([*LISTNET, "--loss.reduction=all"], "loss.reduction: expected mean, sum or none, not all"),
         ([*START, "--loss=DirectMetric", "--loss.relaxation=SmootI"], "there is no SmootI (did you mean 'SmoothI'"),
+        ([*START, "--loss=smoothindcg"], "loss: there is no smoothindcg (did you mean 'SmoothINDCG'?)"),
+        ([*START, "--loss=SmoothI"], "loss: there is no SmoothI (did you mean 'SmoothIP'?)"),
         ([*LISTNET, "--model=CrosEncoder"], "model: there is no CrosEncoder (did you mean 'CrossEncoder'?)"),
         ([*LISTNET, "--model.nmae=m"], "model.nmae: CrossEncoder has no nmae (did you mean 'name'?)"),
         ([*LISTNET, "--model.query_length=q"], "model.query_length: expected a whole number or null, not q"),

@@ -6,20 +6,26 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
+import rerank
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore
 from rerank.lists import Lists
 from rerank.models.base import Model
-from rerank.models.contract import add_to_contract, checked_contract, read_contract
+from rerank.models.contract import CONTRACT, add_to_contract, checked_contract, read_contract
 from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
+from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.mlp import MLP
 from rerank.storage.hashes import write_sealed
 from rerank.storage.identity import id_of, identify
 
@@ -36,6 +42,23 @@ class Doubled(Normaliser):
 def saved(tmp_path: Path, tiny_model: Path) -> Path:
     CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")
     return tmp_path / "model"
+
+
+@pytest.mark.parametrize("kind", ["text", "network", "trees", "mixed"])
+def test_a_model_is_saved_where_a_string_says(kind: str, saved: Path, lists: Lists, tmp_path: Path) -> None:
+    made: dict[str, Callable[[], Model]] = {
+        "text": lambda: load_model(saved),
+        "network": lambda: MLP(hidden=[4], columns=["bm25"]),
+        "trees": lambda: LightGBM(trees=2, columns=["bm25"], min_data_in_leaf=1),
+        "mixed": lambda: Mixed(None, {"bm25": 1.0}),
+    }
+    model = made[kind]()
+    if kind in ("network", "trees"):
+        output = str(tmp_path / "run")
+        model = rerank.train(model, lists, rerank.ListNet(), validation=None, output=output, epochs=1).model
+    model.save(str(tmp_path / "new" / "folder"))
+    assert (tmp_path / "new" / "folder" / CONTRACT).is_file()
+    np.testing.assert_array_equal(load_model(tmp_path / "new" / "folder").predict(lists), model.predict(lists))
 
 
 def test_the_tables_know_our_classes() -> None:

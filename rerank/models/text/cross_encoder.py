@@ -266,11 +266,12 @@ class CrossEncoder(TextScorer):
         """``w · z + text`` in float32: ``[n]`` scores of the text part, ``[n, C]`` z."""
         return scores.float() + self.start(beside)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
 
         For these the tokenizer is saved with :attr:`total` as its ``model_max_length``.
         """
+        folder = Path(folder)
         self.part.save(self.network, folder)
         before = self.tokenizer.model_max_length
         if self.part.elsewhere:

@@ -115,7 +115,9 @@ class Trees(Model):
     def contract(self) -> dict[str, Any]:
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / self.file)
         write_contract(folder, self.contract())
 

@@ -103,7 +103,9 @@ class FeatureNetwork(Scorer):
             ],
         }
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         write_weights(folder, self.state_dict())
         write_contract(folder, self.contract())
 
