@@ -324,7 +324,7 @@ class Lists:
         if depth is None:
             return self
         if self.store.order is None and depth < self.lengths.max(initial=0):
-            raise UserError(f"depth: nothing ordered the lists of {self.store}, so that none come first; leave it out")
+            raise UserError("depth: nothing ordered these lists, so that no candidates come first; leave it out")
         return self.top(depth)
 
     def with_added(self) -> Lists:

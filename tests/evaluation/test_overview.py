@@ -107,7 +107,7 @@ def test_lists_in_no_order_are_looked_at_whole() -> None:
     rows = {"query_id": np.repeat([*"xy"], 30), "doc_id": np.arange(60), "clicks": np.random.default_rng(0).random(60)}
     lists = Lists.from_dataframe(pd.DataFrame(rows | {"grade": np.tile(np.arange(30) >= 25, 2).astype(int)}))
     assert lists.store.order is None and [row[:2] for row in overview(lists).tops] == [(30, 1.0)]
-    with pytest.raises(UserError, match="depth: nothing ordered the lists of data frame"):
+    with pytest.raises(UserError, match="depth: nothing ordered these lists"):
         lists.cut(5)
     assert lists.cut(30).size == lists.cut(None).size == 60
 

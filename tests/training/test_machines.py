@@ -164,10 +164,10 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
     words += ["--model=SelfAttention", "--model.width=8", "--model.hidden=8", "--loss=ListNet", "--tracker=[]"]
     assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
     for processes in (1, 2, 4):
-        command = ["rerank", "--model", str(tmp_path / "run" / "best"), "--lists", str(lists), "--depth=900"]
+        command = ["rerank", "--model", str(tmp_path / "run" / "best"), "--lists", str(lists)]
         together(processes, [*command, "--output", str(tmp_path / f"{processes}.trec")])
     runs = {(tmp_path / f"{processes}.trec").read_bytes() for processes in (1, 2, 4)}
-    assert len(runs) == 1 and runs.pop().count(b"\n") == 56 * 900
+    assert len(runs) == 1 and runs.pop().count(b"\n") == 56 * 1000
     assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
 
 
