@@ -442,7 +442,7 @@ def counts_from_the_best(values: Array, codes: Array, grades: Array | None) -> b
     The lower is the better where they ascend with the rows, or are as many as the list is long and are not the lower
     for what is not relevant. A few numbers look like anything. ``codes`` are the numbers of the lists, ascending.
     """
-    if not len(values) or (values < 0).any() or (values % 1).any():
+    if not len(values) or not np.isfinite(values).all() or (values < 0).any() or (values % 1).any():
         return False
     in_order, within = values[np.lexsort((values, codes))], np.diff(codes) == 0
     steps, lowest = np.diff(in_order)[within], in_order[starts_of(codes)]
