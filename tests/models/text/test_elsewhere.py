@@ -77,7 +77,8 @@ def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path,
         del inputs["token_type_ids"]
     with torch.no_grad():
         theirs = network(**inputs).logits[:, 0].numpy()
-    np.testing.assert_allclose(CrossEncoder(str(tmp_path)).text_scores(given, precision="fp32"), theirs, atol=1e-5)
+    ours = CrossEncoder(str(tmp_path)).text_scores(given, precision="fp32")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)  # float32, numbers up to 16, other products
 
 
 def test_tied_weights_are_saved_and_found_again(tmp_path: Path) -> None:
