@@ -73,7 +73,8 @@ def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition
     places = [settings.index(setting) for setting in some]
     torch.testing.assert_close(alone[0], together[0][places])
     for ours, place in zip(alone[1], places, strict=True):
-        torch.testing.assert_close(ours, together[1][place])
+        # Adam divides what is left of gradients that cancel by its eps: rounding, which is another beside other mates.
+        torch.testing.assert_close(ours, together[1][place], rtol=1e-5, atol=1e-5)
     assert len({tuple(scores.flatten().tolist()) for scores in together[1]}) > 1
 
 
