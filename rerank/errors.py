@@ -47,6 +47,7 @@ class NoModelError(UserError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
-    by_letters = {one.lower(): one for one in known}
-    matches = difflib.get_close_matches(name.lower(), by_letters, n=1, cutoff=0.5)
-    return f" (did you mean {by_letters[matches[0]]!r}?)" if matches else ""
+    names = list(known)
+    letters = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, [one for one in names if one.lower() in letters], n=1, cutoff=0)
+    return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -70,7 +70,9 @@ def test_a_configuration_makes_what_python_makes(tmp_path: Path) -> None:
     file.write_text("loss: {class_path: SmoothINDCG, init_args: {delta: 0.2}}\n")
 
     def read(*words: str) -> object:
-        return described(parser.instantiate(parse(parser, ["--config", str(file), *words], [*load_all()])).loss)
+        return described(
+            parser.instantiate(parse(parser, ["--config", str(file), *words], {"loss": [*load_all()]})).loss
+        )
 
     assert read() == described(losses.SmoothINDCG(delta=0.2))
     given = read("--loss.alpha=10", "--loss.measure", "AP", "--loss.steady=true")

@@ -121,7 +121,8 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     long = [f"--data.train={tmp_path / 'long' / 'lists'}", "--batch_size=2000", "--steps_per_epoch=1", "--epochs=1"]
     command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
     wait_until((tmp_path / "run" / "provenance.json").exists)
-    wait_until(lambda: "gradient mode" in (tmp_path / "run" / "log.txt").read_text())
+    log = tmp_path / "run" / "log.txt"
+    wait_until(lambda: log.exists() and "gradient mode" in log.read_text())
     command.send_signal(signal.SIGINT)
     command.send_signal(signal.SIGINT)
     time.sleep(1.2)
