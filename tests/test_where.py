@@ -65,7 +65,7 @@ def test_an_average_is_of_z_scores_within_lists() -> None:
 @pytest.mark.parametrize("condition", list(where.DESIGN["conditions"]))
 def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition: str) -> None:
     settings = [where.Setting(fold, seed, 0.01, 1.0) for seed in (1, 2, 3) for fold in range(len(data.folds))]
-    settings += [where.Setting(fold, 1, 0.1, 10.0) for fold in range(len(data.folds))]
+    settings += [where.Setting(fold, 1, 0.03, 3.0) for fold in range(len(data.folds))]  # steeper ones enlarge rounding
     about = where.DESIGN["conditions"][condition] | {"epochs": 2} | ({"documents": 3} if condition == "cut" else {})
     together = where.trained(data, about, where.LOSSES["SmoothI"], settings)
     some = [setting for setting in settings if setting.seed == 1]
@@ -73,8 +73,7 @@ def test_a_network_does_not_depend_on_those_trained_with_it(data: Any, condition
     places = [settings.index(setting) for setting in some]
     torch.testing.assert_close(alone[0], together[0][places])
     for ours, place in zip(alone[1], places, strict=True):
-        # Adam divides what is left of gradients that cancel by its eps: rounding, which is another beside other mates.
-        torch.testing.assert_close(ours, together[1][place], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours, together[1][place])
     assert len({tuple(scores.flatten().tolist()) for scores in together[1]}) > 1
 
 

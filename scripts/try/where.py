@@ -116,7 +116,7 @@ class Queries:
                     torch.stack([documents[torch.randperm(len(documents), generator=rng)[:100]] for _ in range(count)])
                 )
         which = torch.cat(drawn)
-        features, labels = torch.from_numpy(rows)[which], torch.from_numpy(dense).to(torch.get_default_dtype())[which]
+        features, labels = torch.from_numpy(rows)[which], torch.from_numpy(dense).float()[which]
         ids = [str(number) for number in range(len(which))]
         return Queries(ids, features, labels, torch.ones(which.shape, dtype=torch.bool), folds)
 
