@@ -23,7 +23,7 @@ from rerank.progress import log_file
 from rerank.settings.configs import read_config
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.locks import clear_within, held
-from rerank.training.configuration import check
+from rerank.training.configuration import check, data_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,7 +131,10 @@ def checked(config: ExperimentConfig) -> ExperimentPlan:
                     check(one.settings)
                 except UserError as error:
                     shown = ", ".join(f"{key}: {value}" for key, value in point.items())
-                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}") from error
+                    unsaid = "; or name all folds, as in folds: [1, 2, 3, 4, 5]" if "needs fold;" in str(error) else ""
+                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}{unsaid}") from error
+    for group in {group.fold: group for group in plan.groups}.values():
+        data_of(plan.cell(group, plan.points(group)[0]).settings)  # which refuses a fold that is not there
     check_figures(plan)
     return plan
 

@@ -186,9 +186,12 @@ def refused(message: str, options: Sequence[str], classes: Classes) -> str:
     if found := re.search(r"import path string: (\S+)", text):
         own = classes.get(key.rpartition(".")[2]) or [name for names in classes.values() for name in names]
         return f"{key}: there is no {found[1]}{nearest(found[1], own)}"
-    if found := re.search(r"Option '([\w.]+)' is not accepted", text):
+    if found := re.search(r"Option '([^']+)' is not accepted", text):
         if not kind:
-            return f"{key and key + '.'}{found[1]}: there is no such key{nearest('--' + found[1], options)}"
+            first = found[1].partition(".")[0]
+            known = {option.lstrip("-").partition(".")[0] for option in options}
+            name = found[1] if key or first in known else first
+            return f"{key and key + '.'}{name}: there is no such key{nearest_option(name, options)}"
         return f"{key}.{found[1]}: {_short(kind)} has no {found[1]}{nearest(found[1], _parameters(kind))}"
     if kind and (found := re.search(r"arguments are required: (.*)", text)):
         needed = re.sub(r" - Expected.*", "", found[1])
@@ -209,8 +212,21 @@ def refused(message: str, options: Sequence[str], classes: Classes) -> str:
         return f"{', '.join(keys if '--config' in options else map(option, keys))}: needed"
     for pattern in (r"[Uu]nrecognized arguments: (\S+)", r"Key '?([\w.]+)'? is not expected"):
         if found := re.search(pattern, text):
-            text += nearest("--" + found[1].split("=")[0].lstrip("-"), options)
+            text += nearest_option(found[1].split("=")[0].lstrip("-"), options)
     return text
+
+
+def nearest_option(name: str, options: Sequence[str]) -> str:
+    """A suggestion for an unknown option, which may be the last word of one.
+
+    >>> nearest_option("lr", ["--sampler", "--optimization.encoder_lr"])
+    " (did you mean '--optimization.encoder_lr'?)"
+    """
+    words = [option.lstrip("-") for option in options if option.startswith("--")]
+    for word in words:
+        if word.endswith(("." + name, "_" + name)):
+            return f" (did you mean '--{word}'?)"
+    return nearest(name, words).replace("'", "'--", 1)
 
 
 def _expected(text: str) -> str:

@@ -154,6 +154,7 @@ LISTNET = [*START, "--loss=ListNet"]
         ([*LISTNET, "--precision=bf8"], "precision: expected auto, bf16, fp16 or fp32, not bf8"),
         ([*LISTNET, "--patience=many"], "patience: expected a whole number or null, not many"),
         ([*LISTNET, "--tracker=x"], "tracker: expected a list or null, not x"),
+        ([*START, "--lr=1"], "did you mean '--optimization.encoder_lr'?"),
         ([*START, "--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
         ([*DATA_ALONE, "--model.name=m"], "model: choose a model first"),
         ([*DATA_ALONE, "--model=CrossEncoder"], "model: CrossEncoder needs name; give --model.name"),
