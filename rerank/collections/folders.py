@@ -120,17 +120,29 @@ class BeirFolder(FilesFolder):
             qrels, split = self.folder / "qrels", Path(path).name
             if not qrels.is_dir():
                 raise UserError(f"beir:{path}: neither a folder nor DIR/SPLIT of a folder with qrels/SPLIT.tsv")
-            there = self._matching(r".+\.tsv", qrels)  # not test.tsv.bak, nor test.tsv~
-            splits = dict.fromkeys(file.name.rpartition(".tsv")[0] for file in there)
+            splits = self._splits()
             hint = f"qrels/{split}.tsv{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
             self.split = self.find(rf"{re.escape(split)}\.tsv", hint, qrels)
 
+    def _splits(self) -> list[str]:
+        there = self._matching(r".+\.tsv", self.folder / "qrels")  # not test.tsv.bak, nor test.tsv~
+        return [*dict.fromkeys(file.name.rpartition(".tsv")[0] for file in there)]
+
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        qrels = self.qrels()
-        return (query for query in super().queries(fields) if qrels is None or query.id in qrels)
+        qrels, empty = self.qrels(), True
+        for query in super().queries(fields):
+            if qrels is None or query.id in qrels:
+                empty = False
+                yield query
+        if empty:
+            raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id and score, in order")
 
     def qrels(self) -> Qrels | None:
-        return read_qrels_file(self.split) if self.split else None
+        if self.split:
+            return read_qrels_file(self.split)
+        if (self.folder / "qrels").is_dir() and (splits := self._splits()):
+            warn_once(f"{self.name}: has no judgments without a split, such as {self.name.rstrip('/')}/{splits[0]}")
+        return None
 
 
 class TrecFolder(Folder):

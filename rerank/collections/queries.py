@@ -87,7 +87,8 @@ def read_qrels_file(path: Path) -> Qrels:
         where = f"{path}:{number}"
         if len(columns) != (3 if beir else 4):
             right = "a query id, a document id and a grade" if beir else "a query id, 0, a document id and a grade"
-            raise UserError(f"{where}: {len(columns)} columns; expected {right}")
+            headed = "" if qrels or len(columns) != 3 else ", or BEIR's header, " + " ".join(BEIR_HEADER)
+            raise UserError(f"{where}: {len(columns)} columns; expected {right}{headed}")
         query, document = columns[0], columns[-2]
         grade = grade_of(columns[-1], where)
         grades = qrels.setdefault(query, {})

@@ -105,9 +105,11 @@ def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[st
             raise UserError(f"{where}: this topic has no number; expected <num>…")
         parts = []
         for field in fields or ("title",):
-            found = re.search(rf"<{re.escape(field)}>((?:[^<]|<(?![a-z/!]))*)", markup, re.IGNORECASE)
+            name, flags = re.escape(field), re.DOTALL | re.IGNORECASE
+            found = re.search(rf"<{name}>(.*?)</{name}>", markup, flags)  # with markup in it, if there is some
+            found = found or re.search(rf"<{name}>((?:[^<]|<(?![a-z/!]))*)", markup, flags)
             if found is None:
                 there = ", ".join(sorted(tag_names(markup) - {"num"})) or "none"
                 raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")
-            parts.append(found[1][LABEL.match(found[1]).end() :])  # type: ignore[union-attr]
+            parts.append(TAG.sub(" ", found[1][LABEL.match(found[1]).end() :]))  # type: ignore[union-attr]
         yield where, checked_id(number[1], where), " ".join(html.unescape(" ".join(parts)).split())

@@ -89,7 +89,7 @@ def export_model(
     if mix := read_contract(Path(model)).get(MIX):
         log.info("files score by the model alone; weights of %s stay in rerank.json", ", ".join(mix["columns"]))
     opened = lists if isinstance(lists, Lists) else Lists.open(lists)
-    opened = opened if depth is None else opened.top(depth)
+    opened = opened.cut(depth)
     judged = any(any(grades.values()) for grades in (opened.qrels or {}).values())
     if not (judged or force) and (small := [kind for kind in kinds if kind.endswith("int8")]):
         raise UserError(

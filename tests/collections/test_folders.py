@@ -38,14 +38,16 @@ def beir(tmp_path: Path) -> Path:
     )
 
 
-def test_beir_splits_have_the_queries_of_their_judgments(beir: Path) -> None:
+def test_beir_splits_have_the_queries_of_their_judgments(beir: Path, caplog: pytest.LogCaptureFixture) -> None:
     test, train, whole = (open_collection(f"beir:{beir}{split}") for split in ("/test", "/train", ""))
     assert list(test.documents()) == [Document("d1", "One\nfirst"), Document("d2", "")]
     assert list(test.queries()) == [Query("q2", "second"), Query("q1", "first")]
     assert test.qrels() == {"q1": {"d1": 2}, "q2": {"d1": 0}}
     assert train.qrels() == {"q3": {"d2": 1}}
     assert [query.id for query in whole.queries()] == ["q2", "q1", "q3"]
-    assert whole.qrels() is None
+    with caplog.at_level("WARNING"):
+        assert whole.qrels() is None
+    assert f"has no judgments without a split, such as beir:{beir}/test" in caplog.text
     assert test.document_count() == 2
     assert test.name == f"beir:{beir}/test"
     before = test.fingerprint()
@@ -62,6 +64,9 @@ def test_beir_refuses_what_is_not_there(beir: Path, tmp_path: Path) -> None:
     }.items():
         with pytest.raises(UserError, match=message):
             open_collection(name)
+    write(beir, {"qrels/test.tsv": HEADER + "d1\tq1\t2\n"})
+    with pytest.raises(UserError, match=r"test\.tsv: judges none of the queries; expected query-id, corpus-id"):
+        list(open_collection(f"beir:{beir}/test").queries())
 
 
 def test_fields_choose_the_text(beir: Path) -> None:

@@ -38,6 +38,7 @@ def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("1 0 a 1\n1 0 b\n", "qrels:2: 3 columns; expected a query id, 0, a document id and a grade"),
+        ("1\ta\t1\n", "a document id and a grade, or BEIR's header, query-id corpus-id score"),
         ("1 0 a 1 extra\n", "qrels:1: 5 columns"),
         ("1 0 a 0.5\n", "qrels:1: the grade '0.5' is no whole number"),
         ("query-id\tcorpus-id\tscore\n1 0 a 1\n", "qrels:2: 4 columns; expected a query id, a document id and a grade"),

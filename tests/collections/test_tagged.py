@@ -34,7 +34,7 @@ Crime
 Not the title.
 </top>
 <top><num>2</num><title>
-AT&amp;T
+<i>AT&amp;T</i> shares
 </title></top>
 """
 
@@ -56,7 +56,7 @@ def test_documents_queries_and_judgments(trec: Path) -> None:
         Document("FT-2", ""),
         Document("1", "text"),
     ]
-    assert list(collection.queries()) == [Query("301", "International Organized Crime"), Query("2", "AT&T")]
+    assert list(collection.queries()) == [Query("301", "International Organized Crime"), Query("2", "AT&T shares")]
     assert collection.qrels() == {"301": {"FT-1": 1}, "2": {"FT-2": -2}}
 
 
@@ -121,9 +121,9 @@ def test_bad_files_are_named_by_line(
 
 
 def test_fields_of_topics_are_chosen(trec: Path) -> None:
-    (trec / "topics.robust.txt").write_text(TOPICS.replace("<title>\nAT", "<desc>Calls.<title>\nAT"))
+    (trec / "topics.robust.txt").write_text(TOPICS.replace("<title>\n<i>", "<desc>Calls.<title>\n<i>"))
     found = list(read_queries(f"trec:{trec}", ["desc", "title"]))
-    assert found == [Query("301", "Not the title. International Organized Crime"), Query("2", "Calls. AT&T")]
+    assert found == [Query("301", "Not the title. International Organized Crime"), Query("2", "Calls. AT&T shares")]
     assert [query.text for query in read_queries(trec / "topics.robust.txt", ["DESC"])] == ["Not the title.", "Calls."]
     with pytest.raises(UserError, match=r"topics.robust.txt:1: this topic has no narr; .* its tags: desc, title"):
         list(read_queries(open_collection(f"trec:{trec}"), ["title", "narr"]))
