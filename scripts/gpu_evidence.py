@@ -171,8 +171,8 @@ def scores_and_gradient(
     here: Here, model: Any, device: torch.device, precision: Any, kernels: Any
 ) -> tuple[np.ndarray, torch.Tensor]:
     """A copy's on a device, of four lists."""
-    lists, inputs = here.pairs(model, 4, 10)
     model = copy.deepcopy(model).to(device)
+    lists, inputs = here.pairs(model, 4, 10)  # which are laid out for the device
     model.settle(precision, kernels)
     scores = score_lists(model, inputs, lists, precision=precision)
     step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))

@@ -117,12 +117,16 @@ def _command(words: list[str], said: str) -> None:
 
 def started(count: int, words: Sequence[str]) -> list[Command]:
     """``rerank WORDS`` by several processes, as torchrun starts them."""
+    return [Command(words, rank if count > 1 else None) for rank in ranks(count)]
+
+
+def ranks(count: int) -> list[dict[str, str]]:
+    """The variables that torchrun gives each of several processes."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "localhost", "MASTER_PORT": port}
-    ranks = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
-    return [Command(words, rank if count > 1 else None) for rank in ranks]
+    return [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(count)]
 
 
 def together(count: int, words: Sequence[str]) -> None:

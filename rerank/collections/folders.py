@@ -135,7 +135,7 @@ class BeirFolder(FilesFolder):
                 empty = False
                 yield query
         if empty:
-            raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id and score, in order")
+            raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id, score")
 
     def qrels(self) -> Qrels | None:
         if self.split:

@@ -20,6 +20,7 @@ from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch import device as Device
 
     from rerank.evaluation.calibration import Calibration
 
@@ -45,6 +46,9 @@ class Inputs(ABC):
             rows: ``[n]`` rows of the candidates in the store, list after list.
             starts: positions in ``rows`` at which a list starts, the first of them 0.
         """
+
+    def to(self, device: Device) -> None:  # noqa: B027
+        """Move what is held of the lists to where the model is now."""
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Positions of the candidates that go through the model together, every one once, the largest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 from collections.abc import Iterator
@@ -78,7 +79,7 @@ def check_gpus() -> None:
 
 @contextmanager
 def group() -> Iterator[bool]:
-    """A group of the processes that a launcher started, here or on other machines, until the block is through.
+    """A group of the processes that a launcher started, here or on other machines, which end the block together.
 
     Gives whether this process is the one that writes what all of them found.
     """
@@ -89,4 +90,10 @@ def group() -> Iterator[bool]:
     yield state.is_main_process
     if state.num_processes > 1:
         state.wait_for_everyone()
-        state.destroy_process_group()
+
+
+@atexit.register
+def leave() -> None:
+    """End the group with the process, not with a task: Accelerate makes none anew, so the next task needs it."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()

@@ -101,8 +101,7 @@ class Trainer:
         except Stopped as stop:
             self._stop(stop, state, optimizer)
         self.accelerator.wait_for_everyone()
-        if self.trackers:
-            self.accelerator.end_training()  # ends the group of processes, too
+        self._end_trackers()
         return measures
 
     def _prepare(self) -> None:
@@ -131,6 +130,8 @@ class Trainer:
         self._pace = Pace(self.steps)
         with together():
             self.model.to(self.accelerator.device)
+            for _, inputs in self._prepared.values():
+                inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open(self.splits)
         self._say("precision %s (%s)", self.precision, why)
@@ -156,8 +157,7 @@ class Trainer:
             said = f"a checkpoint is written; the same command resumes {self.folder.path} there"
         else:
             said = f"{self.folder.path} is complete"
-        if self.trackers:
-            self.accelerator.end_training()
+        self._end_trackers()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
 
@@ -297,10 +297,11 @@ class Trainer:
     def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
         with together():
             check_weights(self.model, f"step {state.step}")
-            agree(state.limits, self.accelerator.device)  # memory may have run out in one of them
+        agree(state.limits, self.accelerator.device)  # memory may have run out in one of them
+        with together():
             if self.main:
                 save_checkpoint(self.folder.path, state, self.model, optimizer)
-                self._written = time.monotonic()
+        self._written = time.monotonic()
 
     def _due(self) -> bool:
         """Whether the last checkpoint is old enough for another one to be worth its time, in every process alike."""
@@ -324,6 +325,11 @@ class Trainer:
             for group in ("validation", "fidelity", "start"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
+
+    def _end_trackers(self) -> None:
+        """Without Accelerate's `end_training`, which would end the group of processes, too."""
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
 
     def _start_trackers(self, state: State) -> None:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""

@@ -10,9 +10,10 @@ import torch
 from accelerate.state import AcceleratorState
 
 from rerank.errors import UserError
-from rerank.scoring.together import check_gpus
+from rerank.scoring.together import check_gpus, group, together
 from rerank.training.launch import agree, check_launcher, launched
 from rerank.training.step import MemoryLimits
+from tests.forked import fork, ranks
 from tests.training.helpers import by_two
 
 
@@ -83,3 +84,17 @@ def test_processes_keep_to_the_least_of_their_limits(
         return limits[process].token_budget, limits[process].full_tokens
 
     assert by_two(tmp_path, agreed) == [least, least]
+
+
+def meets_twice() -> None:
+    """What a script does that adds the scores of two models, or trains twice."""
+    for _ in range(2):
+        with group(), together():
+            assert torch.distributed.is_initialized()
+
+
+def test_the_processes_of_a_script_meet_for_each_task() -> None:
+    processes = [fork(meets_twice, environment=rank) for rank in ranks(2)]
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]

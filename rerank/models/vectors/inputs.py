@@ -106,6 +106,9 @@ class FeatureInputs(Inputs):
         self._place = np.full(int(lists.row_numbers.max(initial=-1)) + 1, -1)  # row in the store -> row here
         self._place[lists.row_numbers] = np.arange(lists.size)
 
+    def to(self, device: Device) -> None:
+        self.values = self.values.to(device)
+
     def lengths(self, rows: Array) -> Array:
         return np.ones(len(rows), dtype=np.int64)
 
