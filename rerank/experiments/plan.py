@@ -116,6 +116,9 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         if not members:
             raise UserError(f"groups.{name}: names no method")
         check_methods(f"groups.{name}", members, config.methods)
+        own = {member: config.methods[member].set.get("monitor") for member in members}
+        if len({str(monitor or config.base.get("monitor")) for monitor in own.values()}) > 1:
+            raise UserError(f"groups.{name}: the monitors of its methods differ, so that validation cannot choose one")
     _check_primary(config)
     _check_keys("base", config.base, known)
     _check_keys("refit", config.refit, known)
@@ -125,6 +128,8 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         _check_keys(f"methods.{name}.search", method.search, known)
         if config.folds is not None and (fold := {"data.fold", "data.init_args.fold"} & {*method.set, *method.search}):
             raise UserError(f"methods.{name}: {fold.pop()} is set by the experiment, see folds")
+        if "monitor" in method.search:
+            raise UserError(f"methods.{name}.search.monitor: is what chooses among the others; set it")
         for key, values in method.search.items():
             if not isinstance(values, list) or not values:
                 shown = f"must be a list of values, such as [1, 3], not {values!r}"

@@ -13,7 +13,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
-from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, mixed_name
 from rerank.experiments.planned import PlannedComparison, best_of, compare_all, planned_pairs
 from rerank.training.run_folder import read_provenance
 
@@ -80,8 +80,8 @@ class Summary:
 
     @property
     def planned(self) -> int:
-        """For how many comparisons the p-values of ``compared`` are corrected."""
-        return max((one.planned for one in self.compared), default=0)
+        """For how many comparisons the p-values of ``compared`` are corrected; the primary one is not."""
+        return sum([one.row, one.against, one.measure] != self.config.primary for one in self.compared)
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
@@ -99,7 +99,8 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     found = dict.fromkeys(group.method for group in outcomes)
     first = [FIRST_STAGE] if FIRST_STAGE in found else []
-    order = dict.fromkeys([*first, *config.methods, *config.ensembles, *found])
+    mixes = [name for name in map(mixed_name, config.methods) if {*map(mixed_name, config.methods)} & {*found}]
+    order = dict.fromkeys([*first, *config.methods, *config.ensembles, *mixes, *found])
     rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
 
@@ -116,7 +117,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     pairs = planned(config, list(rows), outcomes)
     compared = compare_all(values, pairs, tested, config.test, config.correction, folds, config.margin, config.primary)
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
-    count = len(compared) - (config.primary is not None)
+    count = sum([one.row, one.against, one.measure] != config.primary for one in compared)
     tested_pairs = compared
     if config.baseline is None:
         best: list[PlannedComparison] = []
@@ -134,7 +135,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
             row.values[name] = replace(value, p=own, corrected=after)
     finds: dict[str, list[float]] = {}
     for one in tested_pairs:
-        if not np.isnan(smallest := one.finds()):
+        if not np.isnan(smallest := one.finds(1 if config.correction == "none" else None)):
             finds.setdefault(one.measure, []).append(smallest)
     versions = mixed_versions(outcomes.values())
     return Summary(config, rows, against, count, compared, folds, finds, versions)

@@ -126,16 +126,17 @@ def caption(summary: Summary) -> list[str]:
     if tables:
         first = next(iter(tables.values()))
         sentences += [render.queries_sentence(first), *render.gain_sentences(first)]
-    if any(method.search for method in config.methods.values()):
-        monitor = config.base.get("monitor", TrainConfig.monitor)
-        sentences.append(f"Hyper-parameters chosen on validation by {monitor}.")
-    if len(tables) > 1 and summary.comparisons:
+    monitor = config.base.get("monitor", TrainConfig.monitor)
+    chosen_by = dict.fromkeys(str(m.set.get("monitor", monitor)) for m in config.methods.values() if m.search)
+    if chosen_by:
+        sentences.append(f"Hyper-parameters chosen on validation by {', '.join(chosen_by)}.")
+    if len(tables) > 1 and (summary.comparisons or summary.compared):
         against = config.baseline or "the best of the column"
-        pooled = ", folds pooled" if config.test == "bootstrap" else " over queries pooled over folds"
+        pooled = f"{TEST_NAMES[config.test]} over queries pooled over folds"
+        by = resampled(config) if config.test == "bootstrap" else pooled
         sentences.append(
-            f"{render.LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the "
-            f"{TEST_NAMES[config.test]}{pooled} "
-            f"({render.CORRECTED[config.correction]} for {summary.comparisons} comparisons)."
+            f"{render.LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the {by} "
+            f"({corrected(config, summary.comparisons, against)})."
         )
         if summary.finds:
             sentences.append(power_sentence(summary))
@@ -143,6 +144,24 @@ def caption(summary: Summary) -> list[str]:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
         sentences.append(f"Trained with different versions: {mixed}.")
     return sentences
+
+
+def corrected(config: ExperimentConfig, count: int, against: str = "") -> str:
+    """What p-values are corrected for; the primary comparison, if it is with ``against``, is not."""
+    if not count:
+        return "not corrected"
+    apart = config.primary and config.primary[1] == against and config.correction != "none"
+    return (
+        f"{render.CORRECTED[config.correction]} for {count} comparisons{', but for the primary one' if apart else ''}"
+    )
+
+
+def resampled(config: ExperimentConfig) -> str:
+    """What the bootstrap draws anew: see :func:`rerank.evaluation.crossed.crossed_difference`."""
+    folds, seeds = len(config.folds or []) > 1, len(config.seeds) > 1
+    if seeds:
+        return "bootstrap over queries and seeds" + (", folds being trained apart" if folds else "")
+    return "bootstrap over folds" if folds else "bootstrap over queries"
 
 
 def power_sentence(summary: Summary) -> str:
@@ -177,7 +196,8 @@ def differences(summary: Summary) -> Section:
             rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
-        finds = f"{number(one.finds(), digits=3)} ({number(one.finds(1), digits=3)})"
+        finds = number(one.finds(1), digits=3)
+        finds = finds if config.correction == "none" else f"{number(one.finds(), digits=3)} ({finds})"
         shown += ["/".join(map(str, one.counts)), probability(one.corrected), finds]
         if config.margin is not None:
             shown.append(render.verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
@@ -189,18 +209,18 @@ def differences(summary: Summary) -> Section:
 def differences_caption(summary: Summary) -> str:
     """What the table of differences shows."""
     config = summary.config
-    test = f"the {TEST_NAMES[config.test]}" + ("" if config.test == "bootstrap" else " over queries")
+    test = "it" if config.test == "bootstrap" else f"the {TEST_NAMES[config.test]} over queries"
     groups = " Best of a group: the method that validation chose." if config.groups else ""
     primary = " {} against {} in {} is the primary comparison, and not corrected.".format(*config.primary or [""] * 3)
     equivalent = (
         f" Equivalent: by two one-sided t-tests, {render.CORRECTED[config.correction]} likewise; undecided: neither."
     )
+    also = "" if config.correction == "none" else ", corrected (and not)"
     return (
-        "Differences paired by query, means over seeds, with bootstrap intervals over queries and seeds"
-        f"{', folds being trained apart' if len(config.folds or []) > 1 else ''}; queries without relevant documents "
-        f"{'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d over queries; p by "
-        f"{test}, {render.CORRECTED[config.correction]} for {summary.planned} comparisons; finds: the difference "
-        f"that would have been found of this pair, with power {POWER:g} at level {ALPHA:g}, corrected (and not)."
+        f"Differences paired by query, means over seeds, with intervals by {resampled(config)}; queries without "
+        f"relevant documents {'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d "
+        f"over queries; p by {test}, {corrected(config, summary.planned)}; finds: the difference that would have been "
+        f"found of this pair, with power {POWER:g} at level {ALPHA:g}{also}."
         f"{primary if config.primary else ''}{equivalent if config.margin is not None else ''}{groups}"
     )
 

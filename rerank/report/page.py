@@ -250,4 +250,4 @@ def _entries(
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:
-    return [round(value, 5) if math.isfinite(value) else None for value in values.tolist()]
+    return [round(value, 9) if math.isfinite(value) else None for value in values.tolist()]

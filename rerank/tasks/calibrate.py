@@ -66,6 +66,8 @@ def calibrate(
     Raises:
         UserError: no such ranker or lists, too few judgments, or scores that say nothing of relevance.
     """
+    import numpy as np
+
     from rerank.models.contract import FILES, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.cross_encoder import layer_of_scores
@@ -84,10 +86,13 @@ def calibrate(
         raise UserError(f"lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
     if others is not None and not _relevant(others, grade)[1].any():
         raise UserError(f"test: {others.store} has no relevant candidate (of grade {grade} or more) to measure on")
+    for name, used in {"lists": opened, "test": others}.items():
+        if used is not None and (shared := shared_queries(used, model)):
+            shown = f"{len(shared)} of its {len(used)} queries, such as {shared[0]!r}"
+            raise UserError(f"{name}: {model} was trained on {shown}, and is too sure there; give others")
+    if others is not None and (both := np.isin(others.query_keys, opened.query_keys)).any():
+        raise UserError(f"test: {others.store} has {both.sum()} queries that the calibration is fitted to; give others")
     with held(place, "rerank calibrate", wait=True), atomic_folder(place, replace=output is None) as folder:
-        if shared := shared_queries(opened, model):
-            shown = f"{len(shared)} of its {len(opened)} queries, such as {shared[0]!r}"
-            raise UserError(f"lists: {model} was trained on {shown}, and is too sure there; give others")
         ranker = load_model(model)
         opened = ranker.completed(opened)
         ranker.check(opened)

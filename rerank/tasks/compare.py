@@ -64,6 +64,8 @@ def compare(
     Raises:
         UserError: no such lists or ranker, lists without judgments or first stage, or that lack what a ranker reads.
     """
+    import numpy as np
+
     from rerank.evaluation.beside import beside
     from rerank.evaluation.compare import judgments_of
     from rerank.evaluation.measure_names import parse_measure
@@ -91,7 +93,7 @@ def compare(
         ranker.open(opened)  # all of them, so that what cannot work is told before hours of scoring
         ranker.close()
     evaluator = Evaluator(judged, parsed)
-    start = evaluator(opened.run(first), first)
+    start = evaluator(opened.run(_places(opened, 0, np.zeros(0))), first)  # in the order that rankers change
     rows: list[Reranked] = []
     sizes: list[Size] = []
     for ranker in rankers:
