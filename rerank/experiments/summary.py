@@ -99,7 +99,8 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     found = dict.fromkeys(group.method for group in outcomes)
     first = [FIRST_STAGE] if FIRST_STAGE in found else []
-    mixes = [name for name in map(mixed_name, config.methods) if {*map(mixed_name, config.methods)} & {*found}]
+    failed = [mixed_name(method) for method in config.methods if method not in found]
+    mixes = failed if {*map(mixed_name, config.methods)} & {*found} else []  # they were planned, too
     order = dict.fromkeys([*first, *config.methods, *config.ensembles, *mixes, *found])
     rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}

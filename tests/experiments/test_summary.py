@@ -116,18 +116,19 @@ def test_with_one_fold_the_spread_is_over_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folds", "seeds", "said"),
+    ("folds", "seeds", "said", "drawn"),
     [
-        (None, [1], "one fold and seed"),
-        (None, [1, 2], "2 seeds, ± standard error"),
-        ([1, 2, 3], [1], "3 folds, ± standard error"),
-        ([1, 2, 3], [1, 2], "3 folds, each the mean of 2 seeds, ± standard error"),
+        (None, [1], "one fold and seed", "over queries"),
+        (None, [1, 2], "2 seeds, ± standard error", "over queries and seeds"),
+        ([1, 2, 3], [1], "3 folds, ± standard error", "over folds"),
+        (FOLDS, SEEDS, "3 folds, each the mean of 2 seeds, ± standard error", "over queries and seeds, folds being"),
     ],
 )
-def test_what_means_are_over_is_said(folds: list[int] | None, seeds: list[int], said: str) -> None:
+def test_what_means_are_over_is_said(folds: list[int] | None, seeds: list[int], said: str, drawn: str) -> None:
     """A single number has no spread."""
     _, summary = made(folds=folds, seeds=seeds)
     assert table.over(summary.config) == said
+    assert table.resampled(summary.config).startswith(f"bootstrap {drawn}")
     assert np.isnan(summary.rows["good"].values["AP"].error) == ("±" not in table.markdown(summary, {}, []))
     assert ("±" in said) == ("±" in table.markdown(summary, {}, []))
 
@@ -251,6 +252,12 @@ def test_the_primary_comparison_stands_for_itself() -> None:
     assert [other.corrected for other in others] == correct([other.p for other in others], "holm").tolist()
     assert (plain.comparisons, summary.comparisons) == (4, 3)
     assert "good against bad in AP is the primary comparison" in table.differences_caption(summary)
+    assert "Holm-corrected for 3 comparisons, but for the primary one" in " ".join(table.caption(summary))
+    _, alone = made(
+        baseline="bad", primary=["good", "bad", "AP"], measures="AP", methods=dict(bad=Method(), good=Method())
+    )
+    assert "b: differs from bad, p < 0.05 by the bootstrap" in (said := " ".join(table.caption(alone)))
+    assert "(not corrected)" in said and "p by it, not corrected" in table.differences_caption(alone)
 
 
 def test_what_is_planned_is_corrected_and_counted_apart_from_the_best_of_each_column() -> None:
@@ -275,6 +282,11 @@ def test_what_is_planned_is_corrected_and_counted_apart_from_the_best_of_each_co
         ({"primary": ["good", "bad", "P@5"], "baseline": "bad"}, "no planned comparison"),
         ({"primary": ["god", "bad", "AP"], "baseline": "bad"}, "no planned comparison"),
         ({"primary": [], "baseline": "bad"}, "no planned comparison"),
+        (
+            {"methods": {"a": Method({"monitor": "AP"}), "b": Method()}, "groups": {"g": ["a", "b"], "h": ["b"]}},
+            "monitors",
+        ),
+        ({"methods": {"a": Method(search={"monitor": ["AP", "RR"]})}}, "a.search.monitor: is what chooses"),
         ({"primary": ["good", "bad", "NumRet"], "baseline": "bad", "measures": "AP NumRet"}, "no planned comparison"),
     ],
 )
@@ -298,6 +310,10 @@ def test_what_failed_was_planned_all_the_same() -> None:
     assert min(first.corrected, second.corrected) == pytest.approx(min(1.0, 4 * min(first.p, second.p)))
     assert all(one.found is None for one in summary.compared if one.row == "good")
     assert "| good | bad | AP | - | - | - | - | - |" in table.markdown(summary, outcomes, [])
+    mixed = {replace(group, method=f"{group.method} + {FIRST_STAGE}"): one for group, one in outcomes.items()}
+    assert summarise(config, outcomes | mixed).comparisons == 10
+    _, plain = made(baseline="bad", correction="none")
+    assert plain.finds["AP"] == [one.finds(1) for one in plain.compared if one.measure == "AP"]
 
 
 def test_one_number_for_one_thing_where_folds_differ_in_size() -> None:

@@ -184,6 +184,8 @@ def test_the_grade_says_what_is_relevant(hf: tuple[Path, Lists], tmp_path: Path)
 def test_other_lists_are_measured_with_what_was_fitted(hf: tuple[Path, Lists], tmp_path: Path) -> None:
     best, lists = hf
     test = judged_by(load_model(best), make_lists(tmp_path / "test", seed=5), seed=7)
+    with pytest.raises(UserError, match=r"test: .* has 2 queries that the calibration is fitted to"):
+        rerank.calibrate(str(best), lists, output=str(tmp_path / "new"), test=lists.select([0, 2]))
     found = rerank.calibrate(str(best), lists, output=str(tmp_path / "new"), test=test)
     p, relevant = load_model(tmp_path / "new").probabilities(test), test.grades > 0
     assert found.test.after.brier == pytest.approx(((p - relevant) ** 2).mean(), abs=1e-5)

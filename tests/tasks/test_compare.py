@@ -114,6 +114,14 @@ def test_each_depth_ranks_as_the_ranker_ranks_lists_cut_there(lists: Lists, best
     assert found.first_value == pytest.approx(by_hand(lists, 0, []), abs=1e-12)
 
 
+def test_what_reorders_nothing_is_worth_nothing() -> None:
+    """Ties, and candidates that the first stage did not return, stay where the lists have them on both sides."""
+    table = {"query": [f"q{i}" for i in range(9) for _ in range(6)], "grade": [1, 0, 0, 0, 0, 1] * 9}
+    table["bm25"] = [2, 2, 2, 1, None, None] * 9
+    lists = rerank.Lists.from_dataframe(table | {"text": [f"t{i}" for i in range(54)], "same": table["bm25"]})
+    assert [row.difference for row in rerank.compare(lists, ["same"], depths=[1, 6], measure="AP").rows] == [0, 0]
+
+
 def test_a_server_is_worth_what_it_serves(lists: Lists, best: Path) -> None:
     model = load_model(best)
     with served(model) as url:
