@@ -15,19 +15,22 @@ LOSSES = {
     "SoftmaxCE": "softmax cross-entropy",
     "TwinSigmoid": "twin-sigmoid nDCG",
     "LambdaLoss": "LambdaLoss",
+    "MSE": "MSE",
     "BCE": "BCE",
 }
+SETTINGS = ((1, 1), (1, 4), (3, 1))
+"""Passes, and times the ladder's rates."""
 
 
-def values(loss: str, mix: str, passes: int = 1) -> pd.DataFrame:
+def values(loss: str, mix: str, passes: int = 1, rate: int = 1) -> pd.DataFrame:
     """Twin-sigmoid's are those of the study of documents."""
     if loss == "TwinSigmoid":
         return documents.values("fresh", 807, mix)
-    return study_values("pointwise", loss=loss, rate=1, passes=passes, mix=mix)
+    return study_values("pointwise", loss=loss, rate=rate, passes=passes, mix=mix)
 
 
-def against_bce(loss: str, mix: str, passes: int = 1) -> Found:
-    return difference(values(loss, mix, passes), values("BCE", mix, passes))
+def against_bce(loss: str, mix: str, passes: int = 1, rate: int = 1) -> Found:
+    return difference(values(loss, mix, passes, rate), values("BCE", mix, passes, rate))
 
 
 def by_passes(loss: str, mix: str) -> Found:
@@ -58,12 +61,12 @@ def pointwise() -> Iterator[list[object]]:
 
 @table("pointwise-longer")
 def longer() -> Iterator[list[object]]:
-    yield ["passes", "ranking", "softmax cross-entropy", "BCE", "difference", "finds"]
-    for passes in (1, 3):
+    yield ["passes", "rate", "ranking", "softmax cross-entropy", "BCE", "difference", "finds"]
+    for passes, rate in SETTINGS:
         for mix in MIXES:
-            gap = against_bce("SoftmaxCE", mix, passes)
-            means = [mean(values(loss, mix, passes)) for loss in ("SoftmaxCE", "BCE")]
-            yield [passes, mix, *means, judged(gap), plain(gap.finds(), 3)]
+            gap = against_bce("SoftmaxCE", mix, passes, rate)
+            means = [mean(values(loss, mix, passes, rate)) for loss in ("SoftmaxCE", "BCE")]
+            yield [passes, f"× {rate}", mix, *means, judged(gap), plain(gap.finds(), 3)]
 
 
 @table("pointwise-passes")
