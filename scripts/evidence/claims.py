@@ -13,7 +13,7 @@ from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import OTHER, SIX, losses, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, rankings_of_scifact, taught
-from scripts.evidence.pointwise import after_three, against_bce, by_passes
+from scripts.evidence.pointwise import after_three, against_bce, against_mse, by_passes, by_rate
 from scripts.evidence.statistics import difference, mean, plain, pooled, signed, table
 from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
@@ -53,6 +53,17 @@ def claims() -> list[Claim]:
             f"by {against_bce('SoftmaxCE', 'alone')} alone in one pass",
             f"{against_bce('SoftmaxCE', 'alone', 3)} in three",
             f"is {against_bce('SoftmaxCE', '+ BM25', 3)}, undecided",
+        ],
+        "pointwise.tsv.xz: SoftmaxCE − MSE, alone and with BM25": [
+            f"differs from MSE by {against_mse('SoftmaxCE', 'alone')} alone",
+            f"and by {against_mse('SoftmaxCE', '+ BM25')} in halves with BM25",
+        ],
+        "documents.tsv.xz, pointwise.tsv.xz: TwinSigmoid − MSE, alone and with BM25": [
+            f"by {against_mse('TwinSigmoid', 'alone')} alone and {against_mse('TwinSigmoid', '+ BM25')} so mixed",
+        ],
+        "pointwise.tsv.xz: SoftmaxCE, four times the rate − once": [
+            f"is worth {by_rate('SoftmaxCE', 'alone')} alone",
+            f"and {by_rate('SoftmaxCE', '+ BM25')} with BM25",
         ],
         "pointwise.tsv.xz: SoftmaxCE, three passes − one; three passes − BM25 + cosines": [
             f"gains {by_passes('SoftmaxCE', '+ BM25')} in halves with BM25",

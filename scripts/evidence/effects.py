@@ -14,7 +14,7 @@ from scripts.evidence.fusion import fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
-from scripts.evidence.pointwise import against_bce, by_passes
+from scripts.evidence.pointwise import against_bce, against_mse, by_passes, by_rate
 from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, table
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
@@ -46,7 +46,7 @@ def effects() -> dict[str, Effect]:
     there = "train 50 claims from there, not from a fresh head, in halves with BM25"
     mix = f"mix such a model with BM25 ({DIRECT}), against it alone"
     again, loss = f"mix what started from both ({DIRECT}), against it alone", f"another loss, {DIRECT} for {OTHER}"
-    bce = "softmax CE for BCE, a fresh head, one pass, in halves with BM25"
+    mse = "softmax CE for MSE, a fresh head, one pass, in halves with BM25"
     passes = "three passes for one, softmax CE, a fresh head, in halves with BM25"
     linear = "a direct metric for another loss, both tuned, linear model"
     mixed = {name: difference(kept(name).table(OTHER + MIXED), kept(name).table(FIRST)) for name in FRESH}
@@ -65,9 +65,11 @@ def effects() -> dict[str, Effect]:
         "loss, mixed": Effect(f"{loss}: all mixed", pooled([losses(name, MIXED) for name in SIX]), six, "losses"),
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
-        "pointwise": Effect(bce, against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
-        "pointwise, 3": Effect("the same in three", against_bce("SoftmaxCE", "+ BM25", 3), "SciFact", "pointwise"),
+        "pointwise": Effect(mse, against_mse("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
+        "BCE": Effect("the same for BCE", against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
+        "BCE, 3": Effect("for BCE, three passes", against_bce("SoftmaxCE", "+ BM25", 3), "SciFact", "pointwise"),
         "passes": Effect(passes, by_passes("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
+        "rate": Effect("or four times the rate, one pass", by_rate("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
     }
     for name, what in {
         "linear": linear,

@@ -33,6 +33,15 @@ def against_bce(loss: str, mix: str, passes: int = 1, rate: int = 1) -> Found:
     return difference(values(loss, mix, passes, rate), values("BCE", mix, passes, rate))
 
 
+def against_mse(loss: str, mix: str) -> Found:
+    return difference(values(loss, mix), values("MSE", mix))
+
+
+def by_rate(loss: str, mix: str) -> Found:
+    """Four times the rate against the ladder's, in one pass."""
+    return difference(values(loss, mix, 1, 4), values(loss, mix))
+
+
 def by_passes(loss: str, mix: str) -> Found:
     """Three passes against one."""
     return difference(values(loss, mix, 3), values(loss, mix))
@@ -59,6 +68,14 @@ def pointwise() -> Iterator[list[object]]:
         yield [shown, *(mean(values(loss, mix)) for mix in MIXES), *map(judged, gaps), *finds]
 
 
+@table("pointwise-mse")
+def mse() -> Iterator[list[object]]:
+    yield ["loss", *(f"− MSE, {mix}" for mix in MIXES), "finds, alone"]
+    for loss in ("SoftmaxCE", "TwinSigmoid", "LambdaLoss"):
+        gaps = [against_mse(loss, mix) for mix in MIXES]
+        yield [LOSSES[loss], *map(judged, gaps), plain(gaps[0].finds(), 3)]
+
+
 @table("pointwise-longer")
 def longer() -> Iterator[list[object]]:
     yield ["passes", "rate", "ranking", "softmax cross-entropy", "BCE", "difference", "finds"]
@@ -67,6 +84,15 @@ def longer() -> Iterator[list[object]]:
             gap = against_bce("SoftmaxCE", mix, passes, rate)
             means = [mean(values(loss, mix, passes, rate)) for loss in ("SoftmaxCE", "BCE")]
             yield [passes, f"× {rate}", mix, *means, judged(gap), plain(gap.finds(), 3)]
+
+
+@table("pointwise-rate")
+def rates() -> Iterator[list[object]]:
+    yield ["loss", "ranking", "four times the rate − once", "three passes − four times the rate"]
+    for loss in ("SoftmaxCE", "BCE"):
+        for mix in MIXES:
+            longer = difference(values(loss, mix, 3), values(loss, mix, 1, 4))
+            yield [LOSSES[loss], mix, by_rate(loss, mix), longer]
 
 
 @table("pointwise-passes")
