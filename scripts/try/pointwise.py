@@ -13,10 +13,10 @@ LambdaLoss is better than BCE and than MSE, alone. With three passes, softmax cr
 alone, which is the primary comparison, but in halves with BM25 the two differ by less than .01; with four times the
 rate, in one pass, as well.
 
-And written down before the first value of BCE with a prior, or of twin-sigmoid at another rate, was looked at: in one pass
-BCE with a prior of .1 is better than BCE without, alone, which is the primary comparison, and in halves with BM25 differs
-from softmax cross-entropy by less than .01. With four times the rate twin-sigmoid is better than with the ladder's, mixed
-with BM25 and the cosines.
+And written down before the first value of BCE with a prior, or of twin-sigmoid at another rate, was looked at: in one
+pass BCE with a prior of .1 is better than BCE without, alone, which is the primary comparison, and in halves with BM25
+differs from softmax cross-entropy by less than .01. With four times the rate twin-sigmoid is better than with the
+ladder's, mixed with BM25 and the cosines.
 
 A killed run resumes; values per claim are added to configs/evidence/kept/pointwise.tsv.xz as models finish.
 """
