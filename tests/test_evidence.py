@@ -97,3 +97,14 @@ def test_pooled_intervals_hold_their_level_with_six_collections(tau: float, tria
 def test_holm() -> None:
     p = np.random.default_rng(0).uniform(0, 0.2, 7).tolist()
     assert statistics.holm(p) == pytest.approx(list(correct(p, "holm")))
+
+
+def test_dl19s_table_has_the_means_of_its_kept_values() -> None:
+    text = (ROOT / "docs" / "text.md").read_text().partition("## DL19, cross-validated")[2]
+    rows = re.findall(r"^\| (.+?)(?: \(baseline\))? \| (.* ± .*) \|$", text, re.MULTILINE)
+    values = kept("losses", ROOT / "configs" / "dl19" / "kept")
+    assert len(rows) == 9 and {row for row, _ in rows} == {*values.methods()}
+    for row, cells in rows:
+        shown = [float(mean) for mean in re.findall(r"(\d\.\d+) ±", cells)]
+        tables = [values.table(row, measure) for measure in ("nDCG@10", "AP(rel=2)", "RR(rel=2)")]
+        assert shown == [round(float(table.to_numpy().mean()), 4) for table in tables]
