@@ -13,7 +13,15 @@ from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
 from scripts.evidence.losses import OTHER, SIX, losses, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, rankings_of_scifact, taught
-from scripts.evidence.pointwise import after_three, against_bce, against_mse, by_passes, by_rate
+from scripts.evidence.pointwise import (
+    after_three,
+    against_bce,
+    against_mse,
+    against_prior,
+    by_passes,
+    by_prior,
+    by_rate,
+)
 from scripts.evidence.statistics import difference, mean, plain, pooled, signed, table
 from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
@@ -60,6 +68,10 @@ def claims() -> list[Claim]:
         ],
         "documents.tsv.xz, pointwise.tsv.xz: TwinSigmoid − MSE, alone and with BM25": [
             f"by {against_mse('TwinSigmoid', 'alone')} alone and {against_mse('TwinSigmoid', '+ BM25')} so mixed",
+        ],
+        "pointwise.tsv.xz: BCE-prior − BCE; SoftmaxCE − BCE-prior": [
+            f"is better by {by_prior('alone')} alone",
+            f"differs from that by {against_prior('alone')} alone and {against_prior('+ BM25')} in halves",
         ],
         "pointwise.tsv.xz: SoftmaxCE, four times the rate − once": [
             f"is worth {by_rate('SoftmaxCE', 'alone')} alone",

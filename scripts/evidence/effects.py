@@ -14,7 +14,7 @@ from scripts.evidence.fusion import fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
-from scripts.evidence.pointwise import against_bce, against_mse, by_passes, by_rate
+from scripts.evidence.pointwise import against_bce, against_mse, against_prior, by_passes, by_rate
 from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, table
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
@@ -66,8 +66,11 @@ def effects() -> dict[str, Effect]:
         "loss, best": Effect(f"{loss}: as `best/` ranks", pooled([as_best(name) for name in SIX]), six, "losses"),
         "loss": Effect(f"{loss}: none mixed", pooled([losses(name) for name in SIX]), six, "losses"),
         "pointwise": Effect(mse, against_mse("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
-        "BCE": Effect("the same for BCE", against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
-        "BCE, 3": Effect("for BCE, three passes", against_bce("SoftmaxCE", "+ BM25", 3), "SciFact", "pointwise"),
+        "prior": Effect("the same for BCE with a prior of .1", against_prior("+ BM25"), "SciFact", "pointwise"),
+        "BCE": Effect("for BCE without a prior", against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
+        "BCE, 3": Effect(
+            "for BCE without a prior, three passes", against_bce("SoftmaxCE", "+ BM25", 3), "SciFact", "pointwise"
+        ),
         "passes": Effect(passes, by_passes("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
         "rate": Effect("or four times the rate, one pass", by_rate("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
     }
