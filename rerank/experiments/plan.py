@@ -116,8 +116,8 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         if not members:
             raise UserError(f"groups.{name}: names no method")
         check_methods(f"groups.{name}", members, config.methods)
-        own = {member: config.methods[member].set.get("monitor") for member in members}
-        if len({str(monitor or config.base.get("monitor")) for monitor in own.values()}) > 1:
+        common = config.base.get("monitor", known["monitor"])
+        if len({str(config.methods[member].set.get("monitor", common)) for member in members}) > 1:
             raise UserError(f"groups.{name}: the monitors of its methods differ, so that validation cannot choose one")
     _check_primary(config)
     _check_keys("base", config.base, known)

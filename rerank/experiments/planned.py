@@ -38,6 +38,11 @@ class PlannedComparison:
     freedom: float = math.nan
     equivalent: float = math.nan  # p-value of a difference that is not within the margin, corrected
 
+    @property
+    def key(self) -> list[str]:
+        """As a configuration names it."""
+        return [self.row, self.against, self.measure]
+
     def finds(self, comparisons: int | None = None) -> float:
         """The smallest difference that would have been found, with the variances of this very pair; NaN where none."""
         count = comparisons or self.planned
@@ -84,7 +89,7 @@ def compare_all(
             if ours in values and theirs in values:
                 one = _compared(one, *paired(values[ours][measure], values[theirs][measure], folds), test, margin)
             compared.append(one)
-    family = np.array([[one.row, one.against, one.measure] != primary for one in compared], dtype=bool)
+    family = np.array([one.key != primary for one in compared], dtype=bool)
 
     planned = int(family.sum())
 

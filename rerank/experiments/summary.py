@@ -81,7 +81,7 @@ class Summary:
     @property
     def planned(self) -> int:
         """For how many comparisons the p-values of ``compared`` are corrected; the primary one is not."""
-        return sum([one.row, one.against, one.measure] != self.config.primary for one in self.compared)
+        return sum(one.key != self.config.primary for one in self.compared)
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
@@ -118,7 +118,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     pairs = planned(config, list(rows), outcomes)
     compared = compare_all(values, pairs, tested, config.test, config.correction, folds, config.margin, config.primary)
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
-    count = sum([one.row, one.against, one.measure] != config.primary for one in compared)
+    count = sum(one.key != config.primary for one in compared)
     tested_pairs = compared
     if config.baseline is None:
         best: list[PlannedComparison] = []

@@ -19,6 +19,7 @@ from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Pub
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import planned_pairs
 from rerank.experiments.summary import Summary, summarise
+from rerank.training.config import TrainConfig
 from tests.evaluation.tables import per_query
 
 MEASURES = "nDCG@10 AP"
@@ -294,6 +295,11 @@ def test_margins_and_primary_comparisons_that_cannot_be(changes: dict[str, Any],
     with pytest.raises(UserError, match=said) as caught:
         ExperimentPlan(make_config(**changes))
     assert "\n" not in str(caught.value)
+
+
+def test_a_monitor_that_is_the_default_may_be_named() -> None:
+    methods = {"a": Method({"monitor": TrainConfig.monitor}), "b": Method()}
+    ExperimentPlan(make_config(methods=methods, groups={"g": ["a", "b"], "h": ["b"]}))
 
 
 def test_of_all_pairs_those_with_the_baseline_come_first_and_end_in_it() -> None:
