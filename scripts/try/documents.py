@@ -50,9 +50,7 @@ def main() -> None:
     args = parser.parse_args()
     train, split, lists = prepared(args)
     own_lists(whole(train), set(split.lists.query_keys), lists / OWN)
-    for name, weights in {"BM25": (1.0, 0.0), "BM25 + cosines": (0.5, 0.5), "cosines": (0.0, 1.0)}.items():
-        ranker = Blend.mix(zip(COLUMNS, weights, strict=True))
-        keep(args.output, split, {"start": "", "claims": 0, "seed": 0, "mix": name}, ranker)
+    keep_untrained(args.output, split, {"start": "", "claims": 0, "seed": 0})
     own = str(args.folder / OWN / "best")
     if "documents" in args.starts:
         fit(training(ENCODER, "embedding", lists / OWN, 1, 1, "nDCG@10"), args.folder / OWN)
@@ -87,6 +85,12 @@ def prepared(args: argparse.Namespace) -> tuple[Lists, Split, Path]:
         add_cosines(lists / "test", ENCODER)
     train = train.select(np.flatnonzero(~np.isin(train.query_keys, test.query_keys)))
     return train, Split(args.folder, "test", "nDCG@10"), lists
+
+
+def keep_untrained(output: Path, split: Split, about: dict[str, object]) -> None:
+    """Add the values of what nothing trained."""
+    for mix, weights in {"BM25": (1.0, 0.0), "BM25 + cosines": (0.5, 0.5), "cosines": (0.0, 1.0)}.items():
+        keep(output, split, about | {"mix": mix}, Blend.mix(zip(COLUMNS, weights, strict=True)))
 
 
 def keep_mixes(output: Path, split: Split, about: dict[str, object], model: str) -> None:
