@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,19 @@ from rerank.experiments.keep import read_kept
 from scripts import published
 from scripts.evidence.kept import kept
 from tests.conftest import ROOT
+
+
+GAIN = "nDCG(dcg='exp-log2')"
+LINEAR = "P@1 P@5 P@10 nDCG@1 nDCG@5 nDCG@10 nDCG AP".split()
+MEANS = {
+    "mq2008-table2-full": ("## MQ2008: the table", LINEAR),
+    "ohsumed": ("## OHSUMED", LINEAR),
+    "mq2008-figure4": ("Figure 4", LINEAR[:-1]),
+    "neuralndcg2021-table3-mq2008": ("**Pobrotyn", [f"{GAIN}@5", f"{GAIN}@10"]),
+    "bruch2019-table1-mq2008": ("Table 1**", [f"{GAIN}@1", f"{GAIN}@5", f"{GAIN}@10"]),
+    **{f"yu2020-table{n}-mq2008": ("**Yu 2020, Tables", [f"{GAIN}@1", f"{GAIN}@5", f"{GAIN}@10"]) for n in range(4, 8)},
+}
+"""By the kept file: where its table begins in docs/letor.md, and the table's first measures."""
 
 
 def mean_of(name: str, row: str) -> float:
@@ -34,6 +49,20 @@ def test_the_page_has_the_differences_of_trees(row: str) -> None:
         one = crossed_difference(*published.differences(name, row, name, "LambdaMART", measure))
         cells.append(f"{one.mean:+.4f} [{one.interval[0]:+.4f}, {one.interval[1]:+.4f}]".replace("0.", "."))
     assert f"| {row} | {' | '.join(cells)} |" in page
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_the_page_has_the_means_of_what_is_kept(name: str) -> None:
+    page = (ROOT / "docs" / "letor.md").read_text(encoding="utf-8")
+    start, measures = MEANS[name]
+    values = kept(name, published.LETOR / "kept")
+    table = re.sub(r"[*†]|<sup>t</sup>| \(baseline\)", "", page.partition(start)[2])
+    for row in values.methods():
+        cells = re.search(rf"^\|(?: \d \|)? {re.escape(row.removeprefix('SmoothI-'))} \|(.*)", table, re.MULTILINE)
+        assert cells, row
+        shown = [cell.split()[0] for cell in cells[1].split("|")[: len(measures)]]
+        means = [np.nanmean(values.table(row, measure)) for measure in measures]
+        assert [float(cell) for cell in shown] == [round(mean, len(shown[0].split(".")[1])) for mean in means], row
 
 
 def test_published_differences() -> None:
