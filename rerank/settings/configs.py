@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.errors import UserError, one_line
+from rerank.errors import NotFoundError, UserError, one_line
 
 if TYPE_CHECKING:
     import yaml
@@ -165,6 +165,8 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
         text = path.read_text(encoding="utf-8") if given is None else given
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         content = get_loader("yaml")(text)  # as the parser reads options: 1e-3 is a number
+    except FileNotFoundError as error:
+        raise NotFoundError(f"{path}: {error.strerror}") from error
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
