@@ -79,6 +79,14 @@ class UntrainedRows:
                     made[group] = self._ensemble(group, members)
         return made
 
+    def unmeasured_ensemble(self, member: Group) -> str | None:
+        """The ensemble of a method that is still to be measured in its fold, if there is one."""
+        for name, methods in self.plan.config.ensembles.items():
+            place = self.plan.folder(Group(name, member.fold, self.plan.config.seeds[0]))
+            if member.method in methods and not any(place.glob(file_of("*"))):
+                return name
+        return None
+
     def _ensemble(self, group: Group, members: list[Outcome]) -> Outcome:
         subject = {"ensemble": [member.measured.id for member in members]}
         seconds = sum(member.seconds for member in members)

@@ -173,8 +173,8 @@ class Experiment:
         self._done += 1
         self._done_before += before
         if not before:
-            said = cell, cell.monitor, value or 0.0, measures["seconds"], self._left()
-            self._say("%s: validation %s %.4f (%.1f s%s)", *said)
+            validated = "" if value is None else f"validation {cell.monitor} {value:.4f} "
+            self._say("%s: %s(%.1f s%s)", cell, validated, measures["seconds"], self._left())
 
     def _left(self) -> str:
         """The time that the others would take at the pace of those that were trained."""
@@ -198,12 +198,15 @@ class Experiment:
             seconds += second["seconds"]
         start = start_of(best.measures)
         outcome = Outcome(best.cell, cell, tried, validation, table, seconds, lambda: self._run(cell), file, start)
+        rows = UntrainedRows(self.plan, self.identities)
         try:
-            mixed = UntrainedRows(self.plan, self.identities).mixed(outcome)
+            mixed = rows.mixed(outcome)
         except NoModelError:
             if not cell.restored:
                 raise
             return "its mixture with the first stage"
+        if cell.restored and (ensemble := rows.unmeasured_ensemble(cell.group)):
+            return f"the ranking that {ensemble} needs"
         self.outcomes[cell.group] = outcome
         if mixed is not None:
             self.mixed[mixed.group] = mixed

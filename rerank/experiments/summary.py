@@ -156,7 +156,8 @@ def chosen_of_groups(groups: Mapping[str, Sequence[str]], outcomes: Mapping[Grou
     """The method of each group with the best validation, a mean over folds and seeds; of equal ones the first.
 
     Test values have no part in it: the difference of two chosen methods on test is that of two methods that were
-    fixed before. Methods without validation are left aside, and so is a group without any that has it.
+    fixed before. Methods without validation are left aside, and so is a group without any that has it; of those with it
+    the ones with the most cells are compared, since others may have failed where queries are hard.
     """
     found: dict[str, list[float]] = {}
     for group, outcome in outcomes.items():
@@ -165,7 +166,11 @@ def chosen_of_groups(groups: Mapping[str, Sequence[str]], outcomes: Mapping[Grou
             found.setdefault(group.method, []).append(value)
     means = {method: mean for method, of in found.items() if not np.isnan(mean := float(np.mean(of)))}
     known = {group: [method for method in methods if method in means] for group, methods in groups.items()}
-    return {group: max(methods, key=means.__getitem__) for group, methods in known.items() if methods}
+    return {
+        group: max(methods, key=lambda method: (len(found[method]), means[method]))
+        for group, methods in known.items()
+        if methods
+    }
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ from rerank.lists.view import Lists
 from rerank.models.average import average_models
 from rerank.models.mixed import write_ranker
 from rerank.progress import heard, log, log_file
+from rerank.scoring.in_sample import remember_all
 from rerank.scoring.outputs import add_cosines, cosine_name
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_write
@@ -173,14 +174,15 @@ class Climb:
         return "nothing ordered the lists" if order is None else self._best([Blend(columns=((order, 1.0),))])
 
     def _others(self) -> list[str]:
-        order = self.validation.lists.store.order
-        return [*(name for name in self.columns if name != order), *self.cosines(self.validation)]
+        names = dict.fromkeys([*self.columns, *self.cosines(self.validation)])
+        return [name for name in names if name != self.validation.lists.store.order]
 
     def cosines(self, split: Split) -> list[str]:
         """The columns of embedding models, which are added to the ladder's own copy of the lists where missing."""
         names = {cosine_name(model): model for model, kind in self.plan.models.items() if kind == "embedding"}
         for name, model in names.items():
-            add_cosines(self.folder / "lists" / split.name, model, name)
+            if name not in self.columns:
+                add_cosines(self.folder / "lists" / split.name, model, name)
         return list(names)
 
     def _other_evidence(self) -> dict[str, Any] | str:
@@ -318,7 +320,8 @@ class Climb:
             return "there is one seed, from a head that was drawn"
         for name, (models, weights) in parts.items():
             if not (self.folder / name).is_dir():
-                average_models([self.validation.place(each) for each in models], weights, self.folder / name)
+                places = [self.validation.place(each) for each in models]
+                average_models(places, weights, self.folder / name, remember_all(places))
         return self._best([Blend(name) for name in parts]) | {"models": list(parts)}
 
     def _mixed(self) -> dict[str, Any] | str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from rerank.models.base import Model
 from rerank.models.load import MODELS
 from rerank.models.weights import find_model, initial_hashes
 from rerank.progress import log
+from rerank.scoring.in_sample import shared_queries
 from rerank.storage.identity import id_of
 from rerank.training.config import Optimization, TrainConfig
 
@@ -118,7 +120,9 @@ def planned(
     kinds = _kinds(models, lists["train"])
     if hours == 0 and (bare := next((name for name, kind in kinds.items() if kind not in ("head", "embedding")), None)):
         raise UserError(f"hours: in 0 hours {bare} cannot be trained, and it has no trained head; name another model")
-    more, held = _more(lists, depth, seed), len(lists["validation"])
+    texts = [name for name in kinds if lists["train"].store.has_text]
+    _check_unseen({name: some for name, some in lists.items() if name != "train"}, texts)
+    more, held = _more(lists, texts, depth, seed), len(lists["validation"])
     about = _identity(lists, kinds, hours, monitor, seed)
     if len(more):
         about["more"] = split_hashes(more, lists["validation"].store.column_names)
@@ -130,14 +134,29 @@ def planned(
     return Plan(lists, held, kinds, hours, monitor, notes, id_of(about))
 
 
-def _more(lists: Mapping[str, Lists], depth: int, seed: int) -> Lists:
-    """Training queries that judge what no judgment trains, where validation queries are few; perhaps none."""
+def _check_unseen(lists: Mapping[str, Lists], models: Sequence[str]) -> None:
+    """Refuse text models that were trained on queries that judge them."""
+    for (split, some), name in product(lists.items(), models):
+        if shared := shared_queries(some, find_model(name)):
+            raise UserError(
+                f"model: {name} was trained on {len(shared)} of the {len(some)} {split} queries, e.g. {shared[0]!r}; "
+                f"what it has on them means nothing, so give --{split} lists that it has not seen"
+            )
+
+
+def _more(lists: Mapping[str, Lists], models: Sequence[str], depth: int, seed: int) -> Lists:
+    """Training queries that judge what no judgment trains, where validation queries are few; perhaps none.
+
+    None of them has trained one of the text models.
+    """
     train, validation = lists["train"], lists["validation"]
     alike = train.store.order == validation.store.order
     alike &= {*validation.store.column_names} <= {*train.store.column_names}
     count = min(len(train), max(0, EVIDENCE - len(validation))) if alike else 0
     drawn = np.random.default_rng(seed).permutation(len(train))[:count]
-    return train.select(np.sort(drawn)).to_rerank(depth)
+    more = train.select(np.sort(drawn)).to_rerank(depth)
+    known = [id for name in models for id in shared_queries(more, find_model(name)) or ()]
+    return more.select(~np.isin(more.query_ids, known))
 
 
 def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> Lists:
@@ -145,6 +164,7 @@ def _judged(name: str, given: Any, layout: Mapping[str, int] | None = None) -> L
     if not isinstance(given, str | Path | Lists):
         raise UserError(f"{name}: expected lists or their folder, not {given!r}")
     lists = given if isinstance(given, Lists) else open_lists(given, layout, "the training lists")
+    lists = replace(lists, lengths=np.minimum(lists.lengths, Lists.of(lists.store).lengths[lists.queries]))
     judged = np.flatnonzero(lists.judged & (lists.qrels is not None))
     if not len(judged):
         raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
@@ -231,7 +251,8 @@ def _identity(
 
 def whole(lists: Lists) -> Lists:
     """Lists with the relevant documents that were added to train on, where there are any."""
-    return lists.with_added() if lists.store.added[lists.queries].any() else lists
+    cut = (lists.lengths < Lists.of(lists.store).lengths[lists.queries]).any()
+    return lists.with_added() if lists.store.added[lists.queries].any() and not cut else lists
 
 
 def passes(queries: int) -> int:
@@ -272,8 +293,9 @@ def _of_features(model: str, kind: str, folder: Path, common: dict[str, Any]) ->
     from rerank.losses import LambdaLoss
 
     make: Any = getattr(import_module(MODELS[model]), model)
-    store = Lists.open(folder.with_name("validation")).store
-    columns = None if FEATURES in store.column_names else store.column_names
+    train, validation = (Lists.open(folder.with_name(name)).store.column_names for name in ("train", "validation"))
+    both = [name for name in validation if name in train]  # validation has columns of the ladder's own scores, too
+    columns = None if FEATURES in both else both
     common["data"] = ListsData(str(folder), validation_share=0.1)
     if kind == "trees":
         return TrainConfig(**common, model=make(columns=columns), patience=50)

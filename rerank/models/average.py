@@ -39,10 +39,16 @@ NOT_AVERAGED = ("rank_pattern", "alpha_pattern", "use_rslora", "use_dora", "trai
 """Settings of peft with which an adapter adds something else than B A, scaled alike in all layers."""
 
 
-def average_models(folders: Sequence[str | Path], weights: Sequence[float] | None, output: str | Path) -> None:
+def average_models(
+    folders: Sequence[str | Path],
+    weights: Sequence[float] | None,
+    output: str | Path,
+    remembered: Mapping[str, str] | None = None,
+) -> None:
     """Write the weighted average of some models of one architecture; everything but weights is the first one's.
 
-    Of rankers that mix, the models are averaged, and the average mixes nothing.
+    Of rankers that mix, the models are averaged, and the average mixes nothing. ``remembered`` is what its contract
+    says of the queries that they were trained on.
     """
     weights = [1 / len(folders)] * len(folders) if weights is None and folders else list(weights or [])
     if len(folders) < 2:
@@ -68,7 +74,7 @@ def average_models(folders: Sequence[str | Path], weights: Sequence[float] | Non
                 columns = np.array([contract[START]["weights"] for contract in contracts]).T @ np.array(weights)
                 contract[START] = contract[START] | {"weights": columns.tolist()}
             kept = {key: value for key, value in contract.items() if key not in (FILES, MIX, *AFTERWARDS)}
-            write_contract(folder, kept)
+            write_contract(folder, kept | dict(remembered or {}))
 
 
 def find_averaged(model: str | Path) -> Path:

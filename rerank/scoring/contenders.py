@@ -170,7 +170,8 @@ class OfModel(Contender):
     def answer(self, one: Lists) -> Answer:
         ranker: Any = self._loaded
         inner = unmixed(ranker)
-        if not isinstance(inner, TextScorer):
+        reads_texts = isinstance(inner, TextScorer) or (inner is None and ranker.cosines)
+        if not reads_texts:
             return lambda: ranker.predict(one)
         query, documents = _texts(one, self.name)
         needed = ranker.needs() if isinstance(ranker, Mixed) else inner.start.columns

@@ -41,6 +41,8 @@ class Ranker:
         self.features: dict[str, list[str]] = {}  # the numbers that a model of feature vectors reads, by their columns
         for number in getattr(inner, "names", ()):
             self.features.setdefault(number.partition("/")[0], []).append(number)
+        by_column = [number for numbers in self.features.values() for number in numbers]
+        self._order = [by_column.index(number) for number in getattr(inner, "names", ())]
         if isinstance(inner, TextScorer):  # kernels are chosen at the first scores, which nobody shall wait for
             inner.text_scores([("first", "scores")], budget, self.precision)
 
@@ -79,7 +81,7 @@ class Ranker:
         return checked_numbers([document.get(name) for document in documents], f"documents: {name}")
 
     def _vector(self, document: Mapping[str, Any], i: int) -> Array:
-        """The numbers of a document, ``[F]``: a list in the column's field, or a field for each."""
+        """The numbers of a document in the model's order, ``[F]``; its column's field has a list, or each a field."""
         found: list[Any] = []
         for column, names in self.features.items():
             if column in document:
@@ -94,7 +96,7 @@ class Ranker:
                     f"documents: number {i}: {column} has {len(values)} numbers, the ranker reads {len(names)}"
                 )
             found += values
-        return checked_numbers(found, f"documents: number {i}")
+        return checked_numbers(found, f"documents: number {i}")[self._order]
 
     def scores(self, questions: Sequence[Question]) -> list[Array]:
         """Raw scores of each question's documents, ``[n]`` float32, of all in one batch."""

@@ -56,7 +56,7 @@ def average(
         UserError: models that cannot be averaged, or both weights and lists.
     """
     from rerank.models.average import average_models
-    from rerank.models.contract import CONTRACT, MIX, add_to_contract, read_contract
+    from rerank.models.contract import MIX, read_contract
     from rerank.models.load import load_model
     from rerank.scoring.in_sample import remember_all
 
@@ -64,9 +64,7 @@ def average(
         if weights is not None:
             raise UserError("weights: --lists chooses them; give only one of the two")
         weights = chosen(models, lists, measure)
-    average_models(models, weights, output)
-    if (Path(output) / CONTRACT).is_file():
-        add_to_contract(Path(output), remember_all(models))
+    average_models(models, weights, output, remember_all(models))
     log.info("%s: the average of %d models", output, len(models))
     if mixed := [model for model in models if MIX in read_contract(Path(model))]:
         log.warning("%s mixes in columns, which the average does not; `write_ranker` mixes again", mixed[0])

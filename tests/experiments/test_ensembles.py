@@ -17,13 +17,27 @@ from tests.builders import write_folds
 from tests.experiments.settings import write_experiment
 
 
-def write_config(folder: Path) -> str:
+def write_config(folder: Path, **changes: Any) -> str:
     data = {"class_path": "LetorData", "init_args": {"path": str(folder / "made")}}
     model = {"class_path": "MLP", "init_args": {"hidden": [4]}}
     methods = {"ListNet": {"set": {"loss": "ListNet"}}, "Hinge": {"set": {"loss": "PairwiseHinge"}}}
     base = {"data": data, "model": model, "epochs": 2, "batch_size": 4}
     ensembles = {"Both": ["ListNet", "Hinge"]}
-    return write_experiment(folder, base=base, folds=[1], seeds=[1, 2], methods=methods, ensembles=ensembles)
+    settings = {"folds": [1], "seeds": [1, 2], "methods": methods, "ensembles": ensembles}
+    return write_experiment(folder, base=base, **settings | changes)
+
+
+def test_an_ensemble_that_is_added_trains_kept_members_again(tmp_path: Path, home: Path) -> None:
+    """It needs their rankings, which are not kept."""
+    write_folds(tmp_path / "made")
+    kept = str(tmp_path / "kept.jsonl.xz")
+    assert experiment([write_config(tmp_path, ensembles={}, keep=kept)]) == 0
+    tables = []
+    for output in ("out", "other"):
+        words = write_config(tmp_path, output=str(tmp_path / output), keep=kept if output == "other" else None)
+        assert experiment([words]) == 0
+        tables.append(json.loads((tmp_path / output / "results.json").read_text())["table"])
+    assert "Both" in tables[0] and tables[0] == tables[1]
 
 
 def test_an_ensemble_is_the_mean_of_its_members_scores(tmp_path: Path, home: Path) -> None:

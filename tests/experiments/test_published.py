@@ -13,9 +13,8 @@ from scripts import published
 from scripts.evidence.kept import kept
 from tests.conftest import ROOT
 
-
 GAIN = "nDCG(dcg='exp-log2')"
-LINEAR = "P@1 P@5 P@10 nDCG@1 nDCG@5 nDCG@10 nDCG AP".split()
+LINEAR = ["P@1", "P@5", "P@10", "nDCG@1", "nDCG@5", "nDCG@10", "nDCG", "AP"]
 MEANS = {
     "mq2008-table2-full": ("## MQ2008: the table", LINEAR),
     "ohsumed": ("## OHSUMED", LINEAR),

@@ -18,7 +18,7 @@ from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import planned_pairs
-from rerank.experiments.summary import Summary, summarise
+from rerank.experiments.summary import Summary, chosen_of_groups, summarise
 from rerank.training.config import TrainConfig
 from tests.evaluation.tables import per_query
 
@@ -209,6 +209,18 @@ def test_all_pairs_and_groups_are_one_family() -> None:
         assert one.p == pytest.approx(raw[-1])
         assert one.counts == ((difference > 0).sum(), 0, (difference < 0).sum())
     assert [one.corrected for one in summary.compared] == pytest.approx(correct(raw, "holm").tolist())
+
+
+def test_a_method_that_failed_in_hard_folds_is_not_chosen_of_its_group() -> None:
+    outcomes = make_outcomes(make_config())
+    hard = {1: 0.85, 2: 0.45, 3: 0.45}
+    for group, outcome in outcomes.items():
+        value = 0.8 if group.method == "bad" else hard[group.fold] if group.method == "good" else 0.1
+        outcomes[group] = replace(outcome, validation={"AP": value})
+    groups = {"one": ["bad", "good"], "other": ["middle"]}
+    assert chosen_of_groups(groups, outcomes)["one"] == "bad"
+    came = {group: outcome for group, outcome in outcomes.items() if group.method != "bad" or group.fold == 1}
+    assert chosen_of_groups(groups, came)["one"] == "good"
 
 
 def test_folds_are_trained_apart_in_every_comparison() -> None:

@@ -32,9 +32,11 @@ from rerank.ladder.result import Ladder
 from rerank.ladder.split import Blend, Split, kept
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
-from rerank.models.contract import write_contract
+from rerank.models.contract import FILES, TRAINED_ON, read_contract, write_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import write_ranker
+from rerank.scoring.in_sample import shared_queries
+from rerank.scoring.outputs import add_cosines, cosine_name
 from rerank.storage.hashes import read_sealed
 from tests.builders import make_model, random_run, write_collection, write_folds
 
@@ -92,9 +94,18 @@ def text(splits: dict[str, str], embedder: str, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def published(text: Ladder) -> str:
-    """A model whose head is trained."""
+def trained(text: Ladder) -> str:
+    """A model that remembers the training queries."""
     return str(text.folder / "trainings" / "seed-1" / "best")
+
+
+@pytest.fixture(scope="module")
+def published(trained: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model whose head is trained, on nobody knows what."""
+    folder = shutil.copytree(trained, tmp_path_factory.mktemp("published") / "model")
+    known = read_contract(folder)
+    write_contract(folder, {key: known[key] for key in known if key not in (FILES, TRAINED_ON)})
+    return str(folder)
 
 
 def check_same(one: Path, other: Path) -> None:
@@ -273,6 +284,53 @@ def test_validation_is_kept_back_where_none_is_given(splits: dict[str, str], pub
     assert "fine-tuned" in ladder.left_out and not (tmp_path / "ladder" / "trainings").exists()
 
 
+def test_no_query_judges_a_model_that_was_trained_on_it(splits: dict[str, str], trained: str, tmp_path: Path) -> None:
+    train, output = Lists.open(splits["train"]), tmp_path / "ladder"
+    refused("was trained on .* validation queries, .* give --validation", train=train, model=trained, output=output)
+    seen, rest = train.select(slice(0, 15)), train.select(slice(15, None))
+    refused(
+        f"trained on {len(seen)} of the {len(seen)} test queries",
+        **splits | {"train": rest, "test": seen},
+        model=trained,
+        output=output,
+    )
+    plan = planned(splits, [trained], 0, MONITOR, 12, 42)
+    assert len(plan.lists["validation"]) == plan.held, "the training queries, which it knows, judge nothing"
+
+
+def test_averages_remember_what_their_models_were_trained_on(text: Ladder, splits: dict[str, str]) -> None:
+    train, averages = Lists.open(splits["train"]), [*(text.folder / "averages").iterdir()]
+    assert len(averages) > 1
+    for average in averages:
+        assert shared_queries(train, average) == train.query_ids
+
+
+def test_cosines_that_the_lists_have_are_evidence_once(splits: dict[str, str], embedder: str, tmp_path: Path) -> None:
+    """Whatever precision they were made in."""
+    given = {name: shutil.copytree(place, tmp_path / name) for name, place in splits.items()}
+    cosine = cosine_name(embedder)
+    for place in given.values():
+        add_cosines(place, embedder, precision="fp32")
+    ladder = rerank.auto(**given, model=embedder, hours=0, output=tmp_path / "ladder")
+    check_ladder(ladder)
+    fused = read_sealed(tmp_path / "ladder" / "rungs" / "fused.json")
+    assert set(fused["columns"]) <= {"bm25", "good", cosine}
+    assert fused["by"] == "rrf" or sum(fused["columns"].values()) == pytest.approx(1)
+
+
+def test_a_killed_ladder_over_columns_goes_on(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"query_id": np.repeat(np.arange(60), 5), "doc_id": np.tile(np.arange(5), 60)})
+    frame = frame.assign(grade=rng.integers(0, 2, len(frame)), a=rng.normal(size=len(frame)))
+    frame["b"] = frame["grade"] + rng.normal(size=len(frame))
+    given = {name: Lists.from_dataframe(frame[frame["query_id"].isin(of)]) for name, of in SPLITS.items()}
+    before = rerank.auto(**given, model="LightGBM", output=tmp_path / "ladder")
+    for made in ("rungs/fine-tuned.json", "ladder.json"):  # as a kill leaves it behind the last training
+        (tmp_path / "ladder" / made).unlink()
+    again = rerank.auto(**given, model="LightGBM", output=tmp_path / "ladder")
+    assert [(rung.name, rung.test) for rung in again.rungs] == [(rung.name, rung.test) for rung in before.rungs]
+
+
 def test_hours_bound_the_trainings(splits: dict[str, str], published: str, tmp_path: Path) -> None:
     ladder = rerank.auto(**splits, model=published, hours=1e-6, output=tmp_path / "ladder")
     assert "do not fit" in ladder.left_out["fine-tuned"]
@@ -423,6 +481,13 @@ def test_added_documents_are_trained_on_only(tmp_path: Path) -> None:
     planned_for = planned({"train": lists, "validation": None, "test": None}, None, None, "nDCG@10", 5, 1)
     assert whole(planned_for.lists["train"]).size > planned_for.lists["train"].size
     assert planned_for.lists["validation"].lengths.max() <= 5
+    shown = lists.with_added()
+    given = {"train": shown.select(slice(0, 30)), "validation": shown.select(slice(30, None)), "test": None}
+    planned_for = planned(given, None, None, "nDCG@10", 50, 1)
+    assert whole(planned_for.lists["train"]).size == given["train"].size > planned_for.lists["train"].size
+    held_back = planned_for.lists["validation"].select(slice(planned_for.held))
+    assert held_back.size == lists.select(slice(30, None)).size < given["validation"].size
+    assert whole(lists.top(5)).lengths.max() == 5, "cut lists are trained on as they are"
 
 
 def test_one_rung_has_to_gain_what_changed_signs_do_one_time_in_two_hundred() -> None:

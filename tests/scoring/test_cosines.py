@@ -17,6 +17,7 @@ from rerank.models.mixed import write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
+from rerank.scoring.contenders import OfModel
 from rerank.scoring.outputs import add_cosines
 from tests.builders import answers, make_lists, make_lists_with_added, write_collection
 
@@ -94,6 +95,10 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     assert calibrated[0].a == pytest.approx(calibrated[1].a, rel=1e-2)
     compared = [rerank.compare(of, [str(tmp_path / "ranker")], depths=[3, 8]) for of in sides.values()]
     assert [row.value for row in compared[0].rows] == pytest.approx([row.value for row in compared[1].rows], abs=1e-3)
+    timed = OfModel("fusion", str(tmp_path / "ranker"))
+    timed.open(lists)
+    read = timed.answer(lists.select([0]))()
+    assert sorted(hit["corpus_id"] for hit in read) == [*range(len(texts))], "from texts, even where there is a column"
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
 
 

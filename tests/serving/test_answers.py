@@ -70,6 +70,16 @@ def test_features_are_fields(client: Client, folders: dict[str, Path]) -> None:
     assert client.scores("mixed-mlp", "", documents(features=rows, bm25=BM25)) == pytest.approx(expected, abs=1e-5)
 
 
+def test_features_of_a_column_may_stand_apart(client: Client, folders: dict[str, Path]) -> None:
+    """They go to the model in its own order, as lists of a field or as fields."""
+    rows = [(a, b, c) for (a, c), b in zip(FEATURES.tolist(), BM25, strict=True)]
+    expected = load_model(folders["apart"]).predict(np.array(rows, np.float32)).tolist()
+    listed = [{"f": [a, c], "bm25": b} for a, b, c in rows]
+    single = [{"f/1": a, "bm25": b, "f/2": c} for a, b, c in rows]
+    for asked in (listed, single):
+        assert client.scores("apart", "", asked) == pytest.approx(expected, abs=1e-5)
+
+
 def test_requests_that_are_scored_together_have_their_own_scores(client: Client, folders: dict[str, Path]) -> None:
     def body(name: str, i: int) -> dict[str, Any]:
         asked = documents(text=TEXTS, bm25=BM25, dense=DENSE, features=FEATURES.tolist())
