@@ -174,7 +174,7 @@ class OfModel(Contender):
         if not reads_texts:
             return lambda: ranker.predict(one)
         query, documents = _texts(one, self.name)
-        needed = ranker.needs() if isinstance(ranker, Mixed) else inner.start.columns
+        needed = ranker.needs() if isinstance(ranker, Mixed) else ranker.start.columns
         columns = {name: one.column(name) for name in needed}
         return lambda: ranker.rank(query, documents, columns=columns)
 
