@@ -83,11 +83,14 @@ def add(
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
     from rerank.lists.add import add_runs, read_column
-    from rerank.lists.columns import named_files
+    from rerank.lists.columns import check_name, named_files
     from rerank.lists.store import Store
     from rerank.lists.view import Lists
     from rerank.models.load import load_model
+    from rerank.models.weights import find_model
     from rerank.retrieval.pairs import PairFile
+    from rerank.scoring.in_sample import check_out_of_sample
+    from rerank.scoring.shared import check_scoring
 
     if not (run or model or embed or drop):
         raise UserError(
@@ -106,8 +109,18 @@ def add(
         every = Lists.open(lists).with_added()
         for column, path in files.items():
             read_column(every, column, PairFile(path))
+        if every.store.order in drop:
+            raise UserError(f"{lists}: is in the order of column {every.store.order}, which therefore stays")
+        if name is not None:
+            check_name(name)
         if model is not None:
-            load_model(model)
+            scorer = load_model(model, not no_mix)
+            check_scoring(scorer, precision, token_budget)
+            scorer.check(scorer.completed(every.select(slice(0, 1))))
+            if not in_sample:
+                check_out_of_sample(every, model)
+        if embed is not None:
+            find_model(embed)
     for column in drop or []:
         store = Store.open(lists)
         if column in store.column_names or not (files or model or embed):

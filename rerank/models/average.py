@@ -71,7 +71,8 @@ def average_models(
             write_weights(folder, _averaged(places, weights))
         if contract := next((dict(contract) for contract in contracts if contract), None):
             if START in contract:
-                columns = np.array([contract[START]["weights"] for contract in contracts]).T @ np.array(weights)
+                none = {"weights": [0.0] * len(contract[START]["weights"])}  # of a published model
+                columns = np.array([of.get(START, none)["weights"] for of in contracts]).T @ np.array(weights)
                 contract[START] = contract[START] | {"weights": columns.tolist()}
             kept = {key: value for key, value in contract.items() if key not in (FILES, MIX, *AFTERWARDS)}
             write_contract(folder, kept | dict(remembered or {}))

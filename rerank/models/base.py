@@ -34,6 +34,9 @@ class Inputs(ABC):
 
     read_beside: Callable[[Array], Tensor] | None = None
 
+    by_list: bool = False
+    """Whether the score of a candidate depends on the others of its list."""
+
     @abstractmethod
     def lengths(self, rows: Array) -> Array:
         """Cost of each candidate in rows of the model's matrix products (tokens; 1 for feature vectors), ``[n]``."""
@@ -74,6 +77,9 @@ class Model(Described, ABC):
 
     calibration: Calibration | None = None
     """What makes probabilities of its scores; None where it was not calibrated, or was not read by ``rerank.load``."""
+
+    remembered: Mapping[str, Any] = {}
+    """What ``rerank.load`` read in its contract of the lists of its training, which ``save`` passes on."""
 
     def probabilities(self, lists: Any, /) -> Array:
         """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order."""

@@ -20,10 +20,11 @@ from rerank.storage.identity import is_ours
 
 CONTRACT, CARD = "rerank.json", "README.md"
 
-FILES, TRAINED_ON, START, MIX, CALIBRATION = "files", "trained_on", "start", "mix", "calibration"
-"""Its keys for the hashes of the model's files, the queries of the training (:mod:`rerank.scoring.in_sample`), the
-columns that a model starts from, the weights of a mix (:class:`rerank.models.mixed.Mixed`), and what makes
-probabilities of the scores (:class:`rerank.evaluation.calibration.Calibration`)."""
+FILES, TRAINED_ON, LAYOUT, START, MIX, CALIBRATION = "files", "trained_on", "layout", "start", "mix", "calibration"
+"""Its keys for the hashes of the model's files, the queries of the training (:mod:`rerank.scoring.in_sample`), which
+feature of a file is which number (:mod:`rerank.features.letor`), the columns that a model starts from, the weights of a
+mix (:class:`rerank.models.mixed.Mixed`), and what makes probabilities of the scores
+(:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""
@@ -31,7 +32,7 @@ FUSION = "Fusion"
 PARTS = {
     **dict.fromkeys(("class", "name", "head", "long", TRAINED_ON), str),
     **dict.fromkeys(("query_length", "document_length", "positions", "trees", "depth"), int),
-    **dict.fromkeys((START, "template", "base", "settings", "layout", MIX, CALIBRATION, FILES), dict),
+    **dict.fromkeys((START, "template", "base", "settings", LAYOUT, MIX, CALIBRATION, FILES), dict),
     **dict.fromkeys(("columns", "normalise", "weights"), list),
     **dict.fromkeys(("first_stage_weight", "elsewhere"), float),
 }

@@ -15,7 +15,7 @@ from typing import Any
 from rerank.errors import UserError, nearest
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.contract import CALIBRATION, CONTRACT, FUSION, MIX, read_contract
+from rerank.models.contract import CALIBRATION, CONTRACT, FUSION, LAYOUT, MIX, TRAINED_ON, read_contract
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -81,7 +81,9 @@ def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
     if name not in MODELS:
         raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
     kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
-    return kind_of_model.load(Path(folder))
+    model = kind_of_model.load(Path(folder))
+    model.remembered = {key: contract[key] for key in (TRAINED_ON, LAYOUT) if key in contract}
+    return model
 
 
 def copy_model(model: str | Path, folder: Path) -> None:

@@ -144,7 +144,21 @@ class Mixed(RanksTexts, Model):
                     f"the ranker mixes in column {name}, which {lists.store} has not; add what its system says by "
                     f"`rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
                 ) from error
+            self._check_cosines(name, lists)
         check_added(lists, list(self.weights))
+
+    def _check_cosines(self, name: str, lists: Lists) -> None:
+        """Refuse a column of cosines by another embedding model than the one that was mixed in."""
+        if name not in self.cosines or name not in lists.store.column_names:
+            return
+        ours, theirs = self.cosines[name], lists.store.entry(name).made
+        if theirs.get("number") != "cosine" or theirs["sha256"] == ours["sha256"]:
+            return
+        if theirs["sha256"] not in _by_cosines().precisions(ours["model"]):
+            raise UserError(
+                f"the ranker mixes in column {name}, cosines by {ours['model']}, and {lists.store} has those of "
+                f"{theirs['model']}; remove them with `rerank add --drop {name}`{self._or_alone()}"
+            )
 
     def predict(self, lists: Lists) -> Array:
         """Scores of every candidate of lists, ``[T]`` float32, in their order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from threading import Barrier, RLock
 from typing import Any, ClassVar, TypeAlias
@@ -194,6 +195,19 @@ def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) ->
     return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]
 
 
+def score_whole(scorer: Scorer, lists: Lists, inputs: Inputs | None = None, **options: Any) -> Array:
+    """As :func:`score_lists`, but documents that were added to lists change nothing for the others."""
+    read = scorer.inputs(lists) if inputs is None else inputs
+    scores = score_lists(scorer, read, lists, **options)
+    visible = ~lists.store.added_rows[lists.row_numbers]
+    by_list = read.by_list or bool(getattr(scorer, "normalisers", ()))
+    if inputs is None and by_list and not visible.all():  # again, without what was added
+        retrieved = (lists.store.ends - lists.store.added)[lists.queries] - lists.starts
+        shown = replace(lists, lengths=np.minimum(lists.lengths, retrieved))
+        scores[visible] = score_lists(scorer, scorer.inputs(shown), shown, **options | {"progress": None})
+    return scores
+
+
 class Scorer(Model, nn.Module):
     """A network that scores the candidates of lists."""
 
@@ -244,7 +258,7 @@ class Scorer(Model, nn.Module):
         check_value("budget", budget, Count | None)
         self.warn_if_untrained()
         with ALONE:
-            return score_lists(self, self.inputs(lists), lists, budget=budget)
+            return score_whole(self, lists, budget=budget)
 
     def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
         """The final scores, from those of all chunks; called if its inputs have something ``beside``."""

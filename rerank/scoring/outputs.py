@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from rerank.scoring.parts import Parts, kept_in
 from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
 from rerank.storage.arrow import Array
+from rerank.storage.files import is_stream
 from rerank.storage.identity import id_of
 from rerank.storage.locks import held, tidied
 
@@ -144,13 +146,14 @@ def write_reranked(
     """Score lists with a trained model and write the run; the same call resumes behind the last part of another's."""
     made = {"scorer": model_hash(model, mix)}
     place = Path(output).parent / f".{Path(output).name}.parts"
-    with group() as main, kept_in(place, "reranking", main):
+    stream = is_stream(Path(output))  # beside which there is no place for parts
+    with group() as main, nullcontext() if stream else kept_in(place, "reranking", main):
         with together():
             scorer = load_model(model, mix)
             check_scoring(scorer, precision, budget)
             exact = placed(scorer, precision)
             lists = scorer.completed(lists)
-            parts = Parts(place, scorer, lists, made | {"precision": exact})
+            parts = None if stream else Parts(place, scorer, lists, made | {"precision": exact})
         scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
         with together():
             if main:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -15,10 +14,9 @@ from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.columns import check_added
 from rerank.models.mixed import Mixed, unmixed
-from rerank.models.scorer import Scorer, score_lists
+from rerank.models.scorer import Scorer, score_whole
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.vectors.boosting import Trees
-from rerank.models.vectors.inputs import ListInputs
 from rerank.scoring.parts import Parts
 from rerank.scoring.together import PATIENCE, together
 from rerank.storage.arrow import Array
@@ -84,14 +82,7 @@ def _scores(
         check_added(lists, model.names)
         return model.predict(lists)
     assert isinstance(model, Scorer)
-    read = inputs or model.inputs(lists)
-    scores = score_lists(model, read, lists, precision=precision, budget=budget, progress=progress)
-    visible = ~lists.store.added_rows[lists.row_numbers]
-    by_list = isinstance(read, ListInputs) or bool(getattr(model, "normalisers", ()))
-    if inputs is None and by_list and not visible.all():  # again, without what was added
-        shown = replace(lists, lengths=lists.lengths - lists.store.added[lists.queries])
-        scores[visible] = score_lists(model, model.inputs(shown), shown, precision=precision, budget=budget)
-    return scores
+    return score_whole(model, lists, inputs, precision=precision, budget=budget, progress=progress)
 
 
 def _gathered(scores: Array, lists: Lists, owners: Array, processes: int) -> Array:

@@ -153,7 +153,9 @@ def scores_of(
         found = [inner.add_start(own, asked.columns) for own, asked in zip(found, questions, strict=True)]
     if isinstance(model, Mixed):
         given = [
-            model.with_cosines(one.query, one.texts, one.columns) if one.features is None else one.columns
+            one.columns
+            if one.features is not None and not any(one.texts)
+            else model.with_cosines(one.query, one.texts, one.columns)
             for one in questions
         ]
         found = [model.mixed_given(columns, own) for own, columns in zip(found, given, strict=True)]

@@ -77,12 +77,12 @@ def chosen(models: Sequence[str], lists: ListsLike, measure: str) -> list[float]
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.average import average_models
-    from rerank.models.contract import read_contract
+    from rerank.models.contract import LAYOUT, read_contract
     from rerank.models.load import load_model
 
     if len(models) < 2:
         raise UserError("models: expected two or more")
-    layout = read_contract(Path(models[0])).get("layout")
+    layout = read_contract(Path(models[0])).get(LAYOUT)
     opened = lists if isinstance(lists, Lists) else open_lists(lists, layout)
     if opened.qrels is None:
         raise UserError(f"lists: {opened.store} has no judgments to choose weights by")

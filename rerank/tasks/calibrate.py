@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 
 FOLDS = 5
+
+EXPORTS = ("onnx", "openvino")
+"""Folders of a model that hold its weights once more."""
+
+WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".h5", ".msgpack")
+"""How the names of files of weights end, whoever wrote them."""
 
 OFF = 1e-3
 """How far a score by the scaled layer may be from the scaled score, in units of its logit."""
@@ -68,7 +75,7 @@ def calibrate(
     """
     import numpy as np
 
-    from rerank.models.contract import FILES, read_contract
+    from rerank.models.contract import LAYOUT, read_contract
     from rerank.models.load import load_model
     from rerank.models.text.cross_encoder import layer_of_scores
     from rerank.scoring.in_sample import shared_queries
@@ -81,7 +88,9 @@ def calibrate(
         )
     place = output or model
     check_apart(place, lists=lists, test=test)
-    opened, others = _judged("lists", lists, depth), None if test is None else _judged("test", test, depth)
+    layout = read_contract(Path(model)).get(LAYOUT)
+    opened = _judged("lists", lists, depth, layout)
+    others = None if test is None else _judged("test", test, depth, layout)
     if len(opened) < FOLDS:
         raise UserError(f"lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
     if others is not None and not _relevant(others, grade)[1].any():
@@ -96,9 +105,10 @@ def calibrate(
         ranker = load_model(model)
         opened = ranker.completed(opened)
         ranker.check(opened)
-        exported = [name for name in read_contract(Path(model)).get(FILES, ()) if "/" in name]
+        exported = [path for kind in EXPORTS for path in sorted(Path(model).glob(f"{kind}/*"))]
         if layer_of_scores(ranker) is not None and exported:
-            raise UserError(f"{model}: has {exported[0]}, which would keep the old scores; calibrate, then export")
+            file = exported[0].relative_to(model)
+            raise UserError(f"{model}: has {file}, which would keep the old scores; calibrate, then export")
         calibrated = _calibrated(ranker, opened, grade, place, others)
         _fill(folder, model, ranker, calibrated)
         if output is None:
@@ -143,12 +153,12 @@ def _measured(lists: Lists, query: Array, relevant: Array, before: Array, after:
     return Measured(Path(str(lists.store)).name, *numbers, *quality, found, curve(sigmoid(after), relevant))
 
 
-def _judged(name: str, given: ListsLike, depth: int | None) -> Lists:
-    """The lists of judged queries, cut."""
+def _judged(name: str, given: ListsLike, depth: int | None, layout: Mapping[str, int] | None) -> Lists:
+    """The lists of judged queries, cut; those of a feature file in the layout of a model."""
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
 
-    lists = given if isinstance(given, Lists) else open_lists(given)
+    lists = given if isinstance(given, Lists) else open_lists(given, layout)
     if lists.qrels is None:
         raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
     lists = lists.select(lists.judged & (lists.lengths > 0))
@@ -207,7 +217,7 @@ def _fold(ranker: Model, lists: Lists, before: Array, a: float, b: float) -> boo
 def _bring_along(model: Path, folder: Path) -> None:
     """Copy what else lies beside a model, such as a licence or a repository's ``.git``; its old weights do not come."""
     for path in model.iterdir():
-        if (folder / path.name).exists() or path.name.endswith((".safetensors", ".safetensors.index.json")):
+        if (folder / path.name).exists() or path.name.endswith(WEIGHTS):
             continue
         if path.is_dir():
             shutil.copytree(path, folder / path.name, symlinks=True)

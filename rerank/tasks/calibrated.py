@@ -136,7 +136,7 @@ class Calibrated:
         card = folder / CARD
         before = card.read_text(encoding="utf-8") if card.is_file() else f"# {Path(self.folder).name}\n"
         before = without_part(before, HEADING)
-        code = "```python\nimport rerank\n\nprobabilities = rerank.load(path).probabilities(pairs)\n```"
+        code = "```python\nimport rerank\n\nprobabilities = rerank.load(path).probabilities(lists)\n```"
         tables = ["\n".join(table.markdown()) for table in self.tables()]
         with atomic_write(card) as file:
             file.write("\n\n".join([f"{before.rstrip()}\n\n## {HEADING}", *self.facts(), *tables, code]) + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from pandas import DataFrame
@@ -142,7 +142,9 @@ class Compared:
         return facts
 
     def to_dataframe(self) -> DataFrame:
-        return DataFrame(map(asdict, self.rows)).merge(DataFrame(map(asdict, self.sizes)), on="ranker")
+        frames = ((self.rows, Reranked), (self.sizes, Size))
+        rows, sizes = (DataFrame(map(asdict, some), columns=[one.name for one in fields(of)]) for some, of in frames)
+        return rows.merge(sizes, on="ranker")
 
     def _repr_html_(self) -> str:
         return shown(self.sentence or f"{self.measure}, {self.queries} queries", self.to_dataframe())

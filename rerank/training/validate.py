@@ -20,7 +20,7 @@ from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model
-from rerank.models.contract import MIX, add_to_contract
+from rerank.models.contract import LAYOUT, MIX, add_to_contract
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
@@ -121,7 +121,7 @@ def finish(
             if ranker is not None and any(ranker.weights.values()) and read.isdisjoint(ranker.weights):
                 noted |= {MIX: ranker.mix}
             if "features" in (manifest := splits.train.store.manifest):
-                noted |= {"layout": manifest["features"]}
+                noted |= {LAYOUT: manifest["features"]}
             if isinstance(model, CrossEncoder) and model.part.elsewhere:
                 noted |= {"elsewhere": model.largest_difference(_longest(splits.train))}
             add_to_contract(folder.best, noted)

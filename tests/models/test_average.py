@@ -44,6 +44,16 @@ def check_mean(
             torch.testing.assert_close(value.double(), expected, rtol=rtol, atol=rtol / 10)
 
 
+def test_a_published_model_starts_from_nothing(tmp_path: Path, lists: Lists) -> None:
+    (start,), published = encoders(tmp_path, 1, lists, start="bm25"), encoders(tmp_path / "published", 1, lists)[0]
+    (published / "rerank.json").unlink()
+    average_models([start, published], [0.75, 0.25], tmp_path / "average")
+    (weight,), (found,) = (
+        load_model(folder).contract()["start"]["weights"] for folder in (start, tmp_path / "average")
+    )
+    assert found == pytest.approx(0.75 * weight)
+
+
 @pytest.mark.parametrize("start", [None, "bm25"])
 def test_the_weights_are_the_mean_of_the_weights(tmp_path: Path, start: str | None, lists: Lists) -> None:
     folders = encoders(tmp_path, 3, lists, start=start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from rerank.models.vectors.mlp import MLP
 from rerank.scoring import parts as scoring
 from rerank.scoring.in_sample import remember, shared_queries
 from rerank.scoring.outputs import add_model
+from rerank.tasks.rerank_lists import rerank_lists
 from tests.builders import make_lists, make_lists_with_added, random_run, train, write_collection
 from tests.forked import python
 
@@ -80,6 +82,10 @@ def test_added_documents_change_nothing_for_the_others(tmp_path: Path) -> None:
         assert isinstance(model, SelfAttention | MLP)
         expected = score_lists(model, model.inputs(lists), lists)
         np.testing.assert_allclose(Lists.open(tmp_path / "lists").column(name), expected, atol=1e-6)
+        shown, visible = lists.with_added(), ~lists.store.added_rows
+        np.testing.assert_allclose(model.predict(shown)[visible], expected, atol=1e-6)
+        deeper = rerank_lists(str(best), shown, depth=3)  # of which some are added
+        assert all({*ranked} < {*deeper[query]} for query, ranked in rerank_lists(str(best), lists, depth=3).items())
 
 
 def test_parts_of_a_killed_scoring_are_of_their_texts(cross_encoder: Path, tmp_path: Path) -> None:
@@ -171,6 +177,9 @@ def test_queries_of_the_training_are_refused(
     message = f"was trained on {len(trained)} of these 12 queries, e.g. {trained[0]!r}"
     assert message in capsys.readouterr().err
     assert main([*command, "--in-sample"]) == 0
+    assert main([*command, "--drop", "x"]) == 2 and "x" in Lists.open(tmp_path / "lists").store.column_names
+    load_model(run / "best", mix=False).save(tmp_path / "copy")
+    assert shared_queries(lists, tmp_path / "copy") == trained, "a copy knows it, too"
     assert main(["add", "--lists", str(tmp_path / "other" / "lists"), "--model", str(run / "best")]) == 0
     assert "x" in Lists.open(tmp_path / "lists").store.column_names
     further = tmp_path / "runs" / "further"  # what starts from a model has its memory
@@ -208,6 +217,16 @@ def test_what_cannot_be_scored(
     assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
+
+
+def test_a_pipe_gets_the_run(cross_encoder: Path, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    read, write = os.pipe()
+    words = ["rerank", "--model", str(cross_encoder), "--lists", str(tmp_path / "lists"), "--depth", "2"]
+    assert main([*words, "--output", f"/dev/fd/{write}"]) == 0
+    os.close(write)
+    with os.fdopen(read) as file:
+        assert len(file.readlines()) == lists.top(2).size
 
 
 def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.mixed import write_ranker
+from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.contenders import OfModel
 from rerank.scoring.outputs import add_cosines
+from rerank.serving.ranker import Question, scores_of
 from tests.builders import answers, make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -108,6 +109,23 @@ def test_another_model_of_the_name_is_refused(tmp_path: Path) -> None:
     write_ranker(None, {"dense": 1.0}, 0, tmp_path / "ranker", cosines=made)
     with pytest.raises(UserError, match=r"column dense: .* is another model now"):
         rerank.load(tmp_path / "ranker").predict(lists)
+    lists.store.add_column(
+        "dense", np.zeros(lists.size), made={"model": "runs/a/best", "sha256": "1" * 64, "number": "cosine"}
+    )
+    with pytest.raises(UserError, match=r"cosines by .*MiniLM.*, and .* has those of runs/a/best; remove them"):
+        rerank.load(tmp_path / "ranker").predict(lists)
+
+
+def test_what_reads_features_computes_cosines_of_texts(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
+    network = rerank.MLP(hidden=[4], columns=["bm25"])
+    network.prepare(lists, 1)
+    ranker = Mixed(network, {"dense": 0.5}, 0.5, cosines={"dense": lists.store.entry("dense").made})
+    expected, part = ranker.predict(lists), slice(*lists.offsets[:2])
+    texts = lists.store.documents.column("text").take(lists.documents[part]).to_pylist()
+    asked = Question(lists.query_texts[0], texts, {}, lists.column("bm25")[part][:, None])
+    assert scores_of(ranker, [asked])[0] == pytest.approx(expected[part], abs=1e-3)
 
 
 @pytest.mark.usefixtures("home")

@@ -142,6 +142,39 @@ def test_another_model_made_of_it_is_not_calibrated(hf: tuple[Path, Lists], tmp_
         assert not card.is_file() or "## Calibration" not in card.read_text()
 
 
+def test_what_holds_the_old_weights_once_more_does_not_come_along(hf: tuple[Path, Lists]) -> None:
+    best, lists = hf
+    (best / "pytorch_model.bin").write_bytes(b"old")
+    (best / "onnx").mkdir()
+    (best / "onnx" / "model.onnx").write_bytes(b"old")
+    with pytest.raises(UserError, match=r"has onnx/model\.onnx, which would keep the old scores"):
+        rerank.calibrate(str(best), lists)
+    (best / "onnx" / "model.onnx").unlink()
+    assert rerank.calibrate(str(best), lists).folded
+    assert not (best / "pytorch_model.bin").exists()
+
+
+def test_feature_files_are_read_as_the_model_was_trained(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, features in (("train", 3), ("validation", 2)):
+        values = rng.normal(size=(30, 6, features)) + np.arange(6)[:, None] % 2
+        rows = [
+            f"{j % 2} qid:{name}{i} " + " ".join(f"{k}:{x:.3f}" for k, x in enumerate(row, 1))
+            for i, of in enumerate(values)
+            for j, row in enumerate(of)
+        ]
+        (tmp_path / f"{name}.txt").write_text("\n".join(rows) + "\n")
+    words = [
+        "--data=LetorData",
+        f"--data.train={tmp_path / 'train.txt'}",
+        "--data.validation_share=0.2",
+        "--test=false",
+    ]
+    words += ["--model=MLP", "--loss=ListNet", "--epochs=2", f"--output={tmp_path / 'run'}"]
+    assert main(["train", *words]) == 0
+    rerank.calibrate(str(tmp_path / "run" / "best"), str(tmp_path / "validation.txt"), output=str(tmp_path / "new"))
+
+
 def test_a_second_calibration_takes_the_place_of_the_first(hf: tuple[Path, Lists], tmp_path: Path) -> None:
     best, lists = hf
     (best / ".git").mkdir()

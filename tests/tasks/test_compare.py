@@ -133,6 +133,11 @@ def test_a_server_is_worth_what_it_serves(lists: Lists, best: Path) -> None:
     assert found.sizes[1].parameters is found.sizes[1].peak_bytes is found.sizes[1].bytes is None
 
 
+def test_nothing_but_the_first_stage_is_no_row(lists: Lists) -> None:
+    found = rerank.compare(lists, ["bm25"], depths=[4])
+    assert found.to_dataframe().empty and "<table" in found._repr_html_()
+
+
 def test_costs_are_counted(lists: Lists, best: Path) -> None:
     found = rerank.compare(lists, [str(best), "half"], depths=[20])
     model, column = found.sizes

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 BATCH = 32
 """Texts of a forward pass; of several thousand that are given together those of similar length come together."""
 
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
+"""Arithmetic in which an embedding model can be."""
+
 PAIRS = 1 << 15
 """Candidates whose two vectors are in memory together."""
 
@@ -94,11 +97,15 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
     return found
 
 
+def precisions(model: str) -> dict[str, Precision]:
+    """In which arithmetic an embedding model is, by the ids that it has so."""
+    files = initial_hashes(find_model(model))
+    return {id_of({"files": files, "precision": precision}): precision for precision in PRECISIONS}
+
+
 def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
     """The embedding model that a column was made by, in the same arithmetic."""
-    files = initial_hashes(find_model(made["model"]))
-    for precision in ("fp32", "bf16", "fp16"):
-        if id_of({"files": files, "precision": precision}) == made["sha256"]:
-            return Embedder(made["model"], precision)
+    if precision := precisions(made["model"]).get(made["sha256"]):
+        return Embedder(made["model"], precision)
     why = f"{made['model']} is another model now than the one whose cosines are mixed in"
     raise UserError(f"column {column}: {why}; give the column, or make the ranker again")

@@ -278,7 +278,7 @@ class CrossEncoder(TextScorer):
             self.tokenizer.model_max_length = self.total
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
-        write_contract(folder, self.contract())
+        write_contract(folder, {**self.contract(), **self.remembered})
 
     def start_scores(self, lists: Lists) -> Array:
         """What ranks lists before the first step where the head is fresh: the columns' z alone, ``[T]`` float32."""

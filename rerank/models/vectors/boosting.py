@@ -119,7 +119,7 @@ class Trees(Model):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.booster.save_model(folder / self.file)
-        write_contract(folder, self.contract())
+        write_contract(folder, {**self.contract(), **self.remembered})
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -131,6 +131,8 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
 class ListInputs(FeatureInputs):
     """The same for models that look at the whole list."""
 
+    by_list = True
+
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Whole lists, of similar length."""
         lengths = np.diff(starts, append=len(rows))

@@ -107,7 +107,7 @@ class FeatureNetwork(Scorer):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         write_weights(folder, self.state_dict())
-        write_contract(folder, self.contract())
+        write_contract(folder, {**self.contract(), **self.remembered})
 
     @classmethod
     def load(cls, folder: Path) -> Self:
