@@ -21,11 +21,14 @@ started, and torchrun passes it on to them."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the process to stop, and it did; ``said`` is what was reached and how to resume, if known."""
+    """A signal asked the process to stop, and it did; ``said`` is what was reached and how to resume, if known.
 
-    def __init__(self, number: int, said: str = "") -> None:
+    After a second one it stopped ``at_once``, wherever it was.
+    """
+
+    def __init__(self, number: int, said: str = "", at_once: bool = False) -> None:
         super().__init__(said or f"stopped by {name_of(number)}")
-        self.number, self.said = number, said
+        self.number, self.said, self.at_once = number, said, at_once
 
 
 class _Stops:
@@ -40,7 +43,8 @@ class _Stops:
     def handle(self, number: int, _: FrameType | None) -> None:
         if self.asked is not None and time.monotonic() - self.at < ONE_PRESS:
             return
-        if self.asked is None:
+        again = self.asked is not None
+        if not again:
             self.asked, self.at = number, time.monotonic()
             if self.finishing:
                 log.warning("%s: finishing this step and saving; once more to leave at once", name_of(number))
@@ -48,7 +52,7 @@ class _Stops:
         elif self.command:
             os.write(2, b"rerank: left at once; what was under way is lost\n")
             os._exit(128 + number)
-        raise Stopped(number)
+        raise Stopped(number, at_once=again)
 
 
 _stops = _Stops()

@@ -22,7 +22,7 @@ NESTED = ("_source", "fields", "doc")
 NAMED = "matched_queries"
 """Elasticsearch's scores of named queries (``include_named_queries_score``)."""
 
-NOT_COLUMNS = frozenset((*(name for names in NAMES.values() for name in names), *NESTED, NAMED, "title"))
+NOT_COLUMNS = frozenset((*(name for names in NAMES.values() for name in names), *NESTED, NAMED, "title", "id"))
 RIGHT = '{"query_id": "7", "query": "…", "doc_id": "d1", "text": "…", "score": 9.5}'
 BATCH = 4096
 

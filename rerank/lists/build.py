@@ -119,14 +119,15 @@ def build_lists(
                 _write(writer, pool.columns, batch, qrels or {}, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
-            if qrels is not None:
-                write_qrels(temporary / "qrels.trec", {q.id: qrels[q.id] for q in queries if q.id in qrels})
+            asked = {q.id: qrels[q.id] for q in queries if qrels and qrels.get(q.id)}
+            if asked:
+                write_qrels(temporary / "qrels.trec", asked)
             writer.close(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever=dict(retriever or {}),
                 depth=depth,
                 order=pool.ordered_by,
-                judgments=None if qrels is None else "qrels.trec",
+                judgments="qrels.trec" if asked else None,
                 counts=counts,
                 made={name: retriever or {} for name in pool.columns},
             )

@@ -48,6 +48,10 @@ def flat(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
         yield from [name] if number else (f"{file}/{inner}" for inner in entries[file].names)
 
 
+RESERVED = ("query_id", "doc_id", "query", "text", "grade", "grades")
+"""What lists call fields of their own."""
+
+
 def check_name(name: str) -> str:
     """The name of a column, or a UserError where it is none."""
     if not NAME.fullmatch(name):
@@ -55,6 +59,8 @@ def check_name(name: str) -> str:
             f"column {name!r}: a name has letters, digits, '.', '_', '+' and '-', at most 100; call it "
             f"{as_name(name)!r}, say"
         )
+    if name in RESERVED:
+        raise UserError(f"column {name!r}: lists have a field of this name; call it {name}-score, say, by NAME=FILE")
     return name
 
 

@@ -395,7 +395,12 @@ def _columns(table: NamedFrame, codes: Array) -> dict[str, Column]:
             row = int(wrong.argmax())
             shown = str(table.frame[key].iloc[row])[:50]
             raise UserError(f"{table.where(row)}: {key} {shown!r} is no number, as others of this column are")
-        if key == "rank" and (values[there] >= 0).all() and not (values[there] % 1).any():
+        if key == "rank" and (values[there] > 0).any() and (values[there] < 0).any():
+            raise UserError(
+                f"{table.name}: {table.called['rank']} has numbers above and below 0; ranks count from the best (0 or "
+                "1), and are empty for what a system did not return"
+            )
+        if key == "rank" and (values[there] >= 0).all():
             log.info("%s: %s counts from the best and is kept as its negative", table.name, table.called["rank"])
             values = -values
         elif counts_from_the_best(values[there], codes[there], None if grades is None else grades[there]):

@@ -113,7 +113,7 @@ class _Collected:
             first = hits[0].scores
             if not first:
                 raise UserError(f"{hits[0].where}: no score; expected a number called 'score', or --order NAME")
-            self.order = "score" if "score" in first else next(iter(first))
+            self.order = "score" if any("score" in hit.scores for hit in hits) else next(iter(first))
             if len(first) > 1:
                 log.info("column %s orders the lists; --order NAME takes another", self.order)
         for hit in hits:

@@ -66,7 +66,7 @@ def _hash_qrels(lists: Lists) -> str:
     total = hashlib.sha256()
     for query in lists.query_ids:
         grades = None if lists.qrels is None else lists.qrels.get(query)
-        total.update(repr(None if grades is None else sorted(grades.items())).encode())
+        total.update(repr(sorted(grades.items()) if grades else None).encode())  # a file has no line for none
     return total.hexdigest()
 
 

@@ -109,7 +109,8 @@ def encode(tokenizer: PreTrainedTokenizerBase, side: Side, texts: Sequence[str])
     for i, at in heads.items():
         if at and len(whole[i]) <= most:
             whole[i] = tokenizer(read[i], **keys)["input_ids"]
-    found = [ids if len(ids) <= side.length else [*ids[: side.length], *tail] for ids in whole]
+    fits = (len(ids) <= side.length or (len(ids) <= most and ids[-len(tail) :] == tail) for ids in whole)
+    found = [ids if fit else [*ids[: side.length], *tail] for ids, fit in zip(whole, fits, strict=True)]
     cut = sum(len(ids) > most for ids in whole)
     return [np.asarray(ids, dtype=np.int32) for ids in found], cut
 

@@ -127,6 +127,7 @@ class Lists:
         retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
         added = self.lengths - retrieved
         columns = {column: store.entry(column) for column in store.column_names}
+        judged = self.qrels if any((self.qrels or {}).values()) else None
         with new_lists(folder, replace) as temporary:
             for file, table, some in (("queries", store.queries, self.queries), ("documents", store.documents, chosen)):
                 texts = {name: taken(table.column(name), some).to_pylist() for name in table.column_names}
@@ -134,8 +135,8 @@ class Lists:
             with StoreWriter(temporary, {column: entry.names for column, entry in columns.items()}) as writer:
                 values = {column: entry.values[self.rows] for column, entry in columns.items()}
                 writer.add(self.lengths, added, numbers, self.grades, **values)
-                if self.qrels is not None:
-                    write_qrels(temporary / "qrels.trec", self.qrels)
+                if judged is not None:
+                    write_qrels(temporary / "qrels.trec", judged)
                 if store.order is not None:  # of what was retrieved, not of what was added
                     run = Lists(store, self.queries, self.starts, retrieved).run()
                     write_run(temporary / "run.trec", run, store.order)
@@ -144,7 +145,7 @@ class Lists:
                     collection=store.manifest["collection"],
                     retriever=store.manifest["retriever"],
                     order=store.order,
-                    judgments="grades" if self.judged_by_grades else None if self.qrels is None else "qrels.trec",
+                    judgments="grades" if self.judged_by_grades else None if judged is None else "qrels.trec",
                     counts=counts | {"added_relevant": int(added.sum())},
                     made={column: entry.made for column, entry in columns.items()},
                     **{key: store.manifest[key] for key in ("features", "depth") if key in store.manifest},

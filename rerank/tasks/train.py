@@ -17,7 +17,7 @@ from rerank.lists.neighbours import Grouping
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
-from rerank.losses.terms import Term, Terms, columns_of
+from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import heard
@@ -109,7 +109,8 @@ def train(
                 raise UserError(f"{what}: {one} has no judgments; give them with qrels={way}")
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **settings)
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
-    unjudged = any(one.qrels is None for one in given["train"])
+    taught = isinstance(criterion, Terms) and all(term.target != GRADES for term in criterion.terms)
+    unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["train"])
     folders = {
         name: [
             _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)

@@ -152,11 +152,13 @@ class Trainer:
 
     def _stop(self, stop: Stopped, state: State, optimizer: torch.optim.Optimizer) -> NoReturn:
         """Leave a checkpoint, and say how to resume."""
-        if self.folder.finished() is None:
+        if self.folder.finished() is not None:
+            said = f"{self.folder.path} is complete"
+        elif stop.at_once:  # perhaps amid a step, so that what is in memory is not what resumes
+            said = f"the same command resumes {self.folder.path} at its last checkpoint"
+        else:
             self._checkpoint(state, optimizer)
             said = f"a checkpoint is written; the same command resumes {self.folder.path} there"
-        else:
-            said = f"{self.folder.path} is complete"
         self._end_trackers()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, PerQuery, evaluate, parse_measures
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
@@ -109,7 +110,9 @@ def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
         seeds = torch.tensor([seed_of(seed, 0, lists.query_ids[query]) for query in batch.lists])
         total += float(summed(padded, batch.labels, batch.mask, seeds=seeds))
         count += int(loss.learnable(batch.labels, batch.mask).sum())
-    return total / max(1, count)
+    if not count:
+        raise UserError("validation: no list can teach the loss, so its loss chooses no epoch; leave epoch_by out")
+    return total / count
 
 
 def _batches(lists: Lists, scores: Array) -> Iterator[tuple[Tensor, PaddedLists]]:

@@ -18,6 +18,7 @@ from rerank.collections import Query, open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists, export
+from rerank.lists.split_hashes import split_hashes
 from rerank.lists.tokens import tokenise
 from rerank.lists.view import concat
 from rerank.retrieval import read_run
@@ -143,6 +144,22 @@ def test_tokens_of_lists_in_memory_are_those_of_a_folder(tmp_path: Path, tiny_mo
     np.testing.assert_array_equal(other.documents.take(memory.documents), one.documents.take(stored.documents))
 
 
+def test_lists_of_which_none_is_judged_are_saved_and_hashed_as_such(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"query_id": ["a", "a", "b"], "doc_id": ["x", "y", "x"], "bm25": [2.0, 1.0, 1.0]})
+    lists = Lists.from_dataframe(frame, qrels={"a": {"x": 1}, "b": {}})
+    alone = lists.select(~lists.judged).save(tmp_path / "alone")
+    assert alone.qrels is None and alone.to_dataframe()["doc_id"].tolist() == ["x"]
+    saved = lists.save(tmp_path / "all")
+    assert split_hashes(saved, ["bm25"]) == split_hashes(lists, ["bm25"]), "no judgment is none at all"
+
+
+@pytest.mark.parametrize("name", ["text", "query", "grade", "grades", "doc_id", "query_id"])
+def test_no_column_has_the_name_of_a_field(name: str, tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    with pytest.raises(UserError, match=f"column '{name}': lists have a field of this name"):
+        lists.store.add_column(name, np.zeros(lists.size))
+
+
 def test_a_query_twice_cannot_be_joined(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     with pytest.raises(UserError, match="query 'q0' is in"):
@@ -163,6 +180,12 @@ def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptur
     assert ranked.store.order == "rank"
     assert Lists.from_dataframe(frame.assign(length=1)).store.order == "bm25", "a constant sorts nothing"
     assert Lists.from_dataframe(frame[["query", "text"]].assign(length=1)).store.order is None
+    tied = Lists.from_dataframe(frame.assign(rank=[3, 1.5, 1.5]))
+    assert tied.store.order == "rank" and tied.top(1).to_dataframe()["text"].tolist() == ["b"], (
+        "half a rank is one, too"
+    )
+    with pytest.raises(UserError, match="rank has numbers above and below 0"):
+        Lists.from_dataframe(frame.assign(rank=[1, 2, -1]))
     back = ranked.to_dataframe()
     assert back["text"].tolist() == ["b", "c", "a"] and back["grade"].tolist() == [1, 2, 0]
     assert back["length"].tolist() == [9, 7, 5]

@@ -102,6 +102,11 @@ def test_the_order_is_score_or_what_is_asked_for(tmp_path: Path) -> None:
         build(tmp_path, rows, order="bm52")
     with pytest.raises(UserError, match=r"h.jsonl:3: no number 'score'"):
         build(tmp_path, [*rows[:2], row("q", "c", bm25=2, score=None)])
+    with pytest.raises(UserError, match=r"h.jsonl:1: no number 'score'"):
+        build(tmp_path, [row("q", "a", year=1, score=None), *rows[1:]])
+    numbered = [{"id": 10 - i} | given for i, given in enumerate(others)]
+    lists = build(tmp_path, numbered)
+    assert lists.store.order == "bm25" and lists.store.column_names == ["bm25"], "row numbers are no scores"
     with pytest.raises(UserError, match=r"h.jsonl:1: no score"):
         build(tmp_path, [row("q", "a")])
     ranked = [row("q", "a", bm25=1, rank=2), row("q", "b", bm25=3, rank=3), row("q", "c", bm25=2, rank=1)]

@@ -237,6 +237,12 @@ def test_the_epoch_may_be_chosen_by_validation_loss(loss: str, options: list[str
     assert found <= min(logged) + 1e-5, "or lower, before the first step"
 
 
+def test_validation_lists_that_teach_nothing_choose_no_epoch(options: list[str], tmp_path: Path) -> None:
+    lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
+    with pytest.raises(UserError, match="no list can teach the loss"):
+        mean_loss(losses.ListNet(), lists.select([]), np.zeros(0, np.float32), 42)
+
+
 def test_the_last_epoch_may_be_taken(options: list[str], tmp_path: Path) -> None:
     whole = train([*options, "--epoch_by=last", f"--output={tmp_path / 'last'}"])
     *_, last = [line for line in metrics(tmp_path / "last") if "validation" in line]

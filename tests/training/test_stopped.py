@@ -16,9 +16,10 @@ import psutil
 import pytest
 import torch
 
+from rerank import stops
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.run_folder import newest_checkpoint as newest
-from tests.builders import make_lists, make_model
+from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
 from tests.forked import Command, started, together
 from tests.training.helpers import assert_same_runs
@@ -102,6 +103,26 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, options:
     assert len(moments) == wanted, "each attempt got further than the one before"
     assert Command([*command, f"--output={killed}"]).wait(600) == 0
     assert_same_runs(killed, alone)
+
+
+def test_a_second_signal_from_python_leaves_the_last_checkpoint(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come amid a step, so that what is in memory is no state to resume from."""
+    signals = stops._Stops()
+    signals.finishing = True
+    signals.handle(signal.SIGINT, None)
+    signals.at -= 2
+    with pytest.raises(stops.Stopped) as twice:
+        signals.handle(signal.SIGINT, None)
+
+    def step(*_: object, **__: object) -> None:
+        raise twice.value
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", step)
+    with pytest.raises(stops.Stopped, match=r"resumes .* at its last checkpoint"):
+        train([*options, f"--output={tmp_path / 'run'}"])
+    assert not newest(tmp_path / "run"), "none was written"
 
 
 def test_a_checkpoint_takes_the_place_of_one_of_the_same_step(tmp_path: Path) -> None:
