@@ -88,6 +88,17 @@ def test_some_queries_of_a_folder_are_trained_with_what_was_added_to_them(tiny_m
     assert given.with_added().size == few.with_added().size > few.size
 
 
+def test_a_teacher_teaches_queries_that_nobody_judged_next_to_those_that_somebody_did(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"query_id": np.repeat(np.arange(10), 4), "doc_id": np.tile(np.arange(4), 10)})
+    frame = frame.assign(teacher=rng.normal(size=40), x=rng.normal(size=40))
+    frame["grade"] = np.where(frame["query_id"] < 2, frame["doc_id"] % 2, np.nan)
+    loss = rerank.Term(rerank.MSE(), target="teacher")
+    model = rerank.MLP(hidden=[4], columns=["x"])
+    run = rerank.train(model, rerank.Lists.from_dataframe(frame), loss, validation=None, output=tmp_path / "run")
+    assert sum(line["lists"] for line in metrics(run.folder) if "lists" in line) == 10
+
+
 def test_fresh_networks_score_the_same_every_time(lists: rerank.Lists) -> None:
     """They are drawn by seed 42."""
     network = rerank.MLP(hidden=[4], columns=["bm25", "clicks"], normalise=[rerank.Standardise()])
