@@ -118,11 +118,14 @@ def evaluate(
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export, render
+    from rerank.lists.view import Lists
 
     if html:
         from rerank.report.page import write_evaluation
 
         export.check_suffix(html, export.REPORT_SUFFIXES)
+        if lists:
+            Lists.open(lists)
     elif lists:
         raise UserError("lists: only a report shows it; name one with --html FILE")
     for path in table or []:
@@ -134,7 +137,8 @@ def evaluate(
         if os.path.realpath(path) in map(os.path.realpath, outputs[:number]):
             raise UserError(f"{path}: given for two outputs; name another file for one of them")
         for run in [*asked["runs"], asked["baseline"] or ""]:
-            check_apart(path, qrels=asked["qrels"], runs=run.partition("=")[2] or run, lists=lists)
+            file = run if os.path.exists(run) else run.partition("=")[2] or run
+            check_apart(path, qrels=asked["qrels"], runs=file, lists=lists)
     comparison = tasks.evaluate(**asked)
     for path in table or []:
         export.write_table(comparison, path)

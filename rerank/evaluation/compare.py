@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -285,6 +286,8 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
     columns = [word for word in words if lists is not None and _of_lists(word, lists)]
     files = [word for word in words if word not in columns]
     named = name_runs(files, lists.store.column_names if lists is not None else ()) if files or not columns else {}
+    if both := next((name for name in columns if name in named), None):
+        raise UserError(f"runs: {both} is a column and a file; write NAME={named[both]}, with another name")
     return {name: name for name in columns} | named
 
 
@@ -295,16 +298,23 @@ def _with_baseline(
     if baseline is None:
         return None, forms
     baseline = str(baseline)
+    column = lists is not None and _of_lists(baseline, lists)
     for name, form in forms.items():
-        if baseline == name or (isinstance(form, str | Path) and baseline in (str(form), f"{name}={form}")):
+        if column and baseline == name and form != name:
+            raise UserError(f"baseline: {name} is a column and a run; call the run otherwise")
+        file = str(form) if isinstance(form, str | Path) else ""
+        if baseline in (name, f"{name}={file}") or (file and os.path.realpath(file) == os.path.realpath(baseline)):
             return name, forms
-    if lists is not None and _of_lists(baseline, lists):
+    if column:
         return baseline, {baseline: baseline, **forms}
     if "=" not in baseline and not Path(baseline).is_file():
         known = [*forms, *(lists.store.column_names if lists is not None else [])]
         raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
-    files = [f"{name}={form}" for name, form in forms.items() if isinstance(form, str | Path)]
-    name, path = next(iter(name_runs([baseline, *files]).items()))
+    ((name, path),) = name_runs([baseline]).items()
+    if name in forms and path == baseline:  # another file of that name
+        name = path
+    if name in forms:
+        raise UserError(f"baseline: there is a run called {name!r} already; write NAME={path}")
     return name, {name: path, **forms}
 
 

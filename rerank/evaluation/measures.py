@@ -146,7 +146,9 @@ class Evaluator:
         missing = tuple(query for query in self.queries if query not in ranked)
         if missing and warn:
             some = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
-            warn_once(f"{name}: {len(missing)} of {len(self.queries)} queries have no candidates and score 0 ({some})")
+            where = "" if self.empty == "0" else " where they have relevant documents"
+            counted = f"{len(missing)} of {len(self.queries)} queries have no candidates"
+            warn_once(f"{name}: {counted} and score 0{where} ({some})")
         column = {query: i for i, query in enumerate(self.queries)}
         rows = {measure: i for i, measure in enumerate(self.measures)}
         values = np.zeros((len(rows), len(column)))

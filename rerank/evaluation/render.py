@@ -191,7 +191,8 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
     sentences = [queries_sentence(table), *gain_sentences(table)]
     for name, run in comparison.tables.items():
         if run.missing:
-            sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0.")
+            where = "" if table.empty == "0" else " where they have relevant documents"
+            sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0{where}.")
     for name, count in comparison.ties.items():
         if count:
             of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
@@ -216,6 +217,8 @@ def queries_sentence(table: PerQuery) -> str:
         if measure.NAME not in COUNTS
     }
     count = f"{len(table.queries)} queries"
+    if not lacking:
+        return f"{count}."
     if not any(lacking.values()):
         return f"{count}, all with relevant documents."
     each = [f"{number} for {name}" for name, number in lacking.items()]

@@ -74,7 +74,8 @@ def render_page(report: Report) -> str:
         judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
         curves += [precision_recall(report.runs, judged, first.empty, rel) for rel in relevant_from(first.measures)]
     about = report.values, report.baseline, report.runs, report.qrels, report.lists
-    data = None if first is None else query_data(*about)
+    counts_alone = first is None or all(measure.NAME in COUNTS for measure in first.measures)
+    data = None if counts_alone else query_data(*about)
     style, script = _part("page.css"), _part("page.js")
     page = _template().render(
         report=report,

@@ -93,6 +93,8 @@ class Service:
                 response = refused(400, str(error))
             except ClientDisconnect:
                 response = Response(status_code=GONE)
+            except asyncio.CancelledError:
+                response = refused(503, "the service stops")
             except Exception:
                 log.exception("%s", request.url.path)
                 response = refused(500, "an error of the service; its log says more")
@@ -136,6 +138,8 @@ class Service:
                 return _json(answer(asked, ranker.name, question.texts, scores, shown))
             except ValueError as error:
                 raise UserError("documents: a number in them is too large to be returned") from error
+            except RecursionError as error:
+                raise UserError("documents: an object in them is too deep to be returned") from error
 
     async def health(self, _: Request) -> Response:
         return _json({"status": "ok"})

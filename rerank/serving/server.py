@@ -60,7 +60,8 @@ def serve(
     try:
         server.run(sockets=[bound])
     except Stopped as stop:
-        raise Stopped(stop.number, f"stopped by {name_of(stop.number)}; what was accepted is answered") from None
+        end = "left at once" if server.force_exit else "what was accepted is answered"
+        raise Stopped(stop.number, f"stopped by {name_of(stop.number)}; {end}") from None
     finally:
         bound.close()
 

@@ -104,6 +104,8 @@ class Compared:
         if self.best is None:
             return f"{begin} the first stage alone; no ranker that was timed is as fast."
         best = self.best
+        if best.difference <= 0:
+            return f"{begin} the first stage alone; no ranker that was timed and is as fast is better."
         sure = "" if best.low is not None and best.low > 0 else "; no better than the first stage beyond chance"
         return (
             f"{begin} {best.ranker} at depth {best.depth} ({_milliseconds(best)} ms), {self.measure} {best.value:.4f}, "

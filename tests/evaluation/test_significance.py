@@ -72,6 +72,17 @@ def test_randomisation_of_few_queries_is_exact(difference: np.ndarray) -> None:
     assert randomisation(difference) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("queries", [2, 3, 8, 43, 300])
+def test_intervals_are_scipys(queries: int) -> None:
+    rng = np.random.default_rng(queries)
+    for difference in (rng.normal(size=queries), rng.exponential(size=queries), np.round(rng.normal(size=queries), 1)):
+        if np.ptp(difference):
+            drawn = np.random.default_rng(3)
+            how = {"confidence_level": 0.9, "n_resamples": 500, "rng": drawn}
+            expected = scipy.stats.bootstrap((difference,), np.mean, **how).confidence_interval
+            assert bootstrap_interval(difference, 0.9, 3, resamples=500) == pytest.approx(tuple(expected), abs=1e-12)
+
+
 def test_intervals_cover_the_mean_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
     draws = [rng.exponential(0.3, 60) - 0.1 for _ in range(300)]  # skewed, mean 0.2

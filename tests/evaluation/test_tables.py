@@ -138,7 +138,7 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparis
     assert not any(" gain" in line for line in render.caption(clear(), render.LETTERS) if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
     assert missing
-    assert f"model: {missing} queries without candidates score 0." in caption
+    assert f"model: {missing} queries without candidates score 0 where they have relevant documents." in caption
 
 
 def test_markdown_is_a_table(found: Comparison) -> None:

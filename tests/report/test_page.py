@@ -15,7 +15,7 @@ from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, evaluate
-from rerank.evaluation.render import Section, TableCell
+from rerank.evaluation.render import Section, TableCell, queries_sentence
 from rerank.lists.view import Lists
 from rerank.report.page import ENTRIES, LENGTH, TOP, Report, choose, cut, query_data, render_page, safe_json
 from rerank.retrieval.runs import Run, Scored, read_run
@@ -63,6 +63,13 @@ def test_page_holds_what_the_runs_say(report: Path, folder: Path) -> None:
         whole = " ".join(texts.get(id, "").split())
         assert text == whole if len(whole) <= LENGTH else whole.startswith(text[:-1].rstrip()) and len(text) <= LENGTH
     assert any(text.endswith("…") for _, text in data["documents"])
+
+
+def test_counts_alone_have_no_query_by_query() -> None:
+    made = per_query("NumRet", np.ones((1, 3)))
+    page = parsed(render_page(Report("made", [], {"a": made, "b": made}, "a")))
+    assert len(list(page.iter("script"))) == 1, "no data"
+    assert queries_sentence(made) == "3 queries."
 
 
 @given(st.recursive(st.text() | st.none() | st.integers(), lambda inner: st.lists(inner), max_leaves=5))

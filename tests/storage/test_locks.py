@@ -179,6 +179,11 @@ def test_what_a_killed_writer_left_deep_in_a_folder_is_cleared_away_with_its_loc
     assert len(os.listdir(inner.parent)) == 3
     clear_within(tmp_path / "run", deep=True)
     assert os.listdir(inner.parent) == ["test"]
+    for name in (".test.old", ".git.old"):
+        (inner.parent / name).mkdir()
+    (inner.parent / ".env.old").touch()
+    clear_within(tmp_path / "run", deep=True)
+    assert sorted(os.listdir(inner.parent)) == [".env.old", ".git.old", "test"], "what is ours, which `test` replaced"
 
 
 def test_a_folder_that_was_about_to_be_replaced_is_put_back(

@@ -180,6 +180,8 @@ def test_the_budget_decides(budget: float, says: str) -> None:
     even = [replace(row, low=-0.1) for row in ROWS]
     if budget > 5:
         assert "no better than the first stage" in replace(found, rows=even).sentence
+        worse = [replace(row, difference=-row.difference, low=-0.4, high=-0.1) for row in ROWS]
+        assert "the first stage alone; no ranker" in replace(found, rows=worse).sentence
     assert replace(found, budget_ms=None).sentence == ""
     assert "95 % intervals: bootstrap over queries, widened by Student's t" in found.facts()[0]
 
