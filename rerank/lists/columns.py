@@ -78,7 +78,7 @@ def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
 
 def as_name(text: str) -> str:
     """A text as the name of a column: signs that a name cannot have are replaced."""
-    return check_name(re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run")
+    return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run"
 
 
 def named_files(words: Iterable[str]) -> dict[str, str]:

@@ -270,7 +270,7 @@ def bad_files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
         return str(folder / name)
 
     good = pd.DataFrame([row.split()[0:3:2] for row in rows], columns=["query_id", "doc_id"]).assign(score=1.0)
-    good.assign(score="high").to_parquet(folder / "text.parquet")
+    good.assign(score="high").to_parquet(folder / "words.parquet")
     good.assign(score=np.where(good.index == 3, np.inf, 1.0)).to_parquet(folder / "inf.parquet")
     return {
         "a pair twice": (
@@ -284,7 +284,7 @@ def bad_files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
         "a cell too many": (write("o.csv", "qid,docno,score\nq0,d1,1,2\n"), r"o\.csv:2: 4 columns; expected 3"),
         "a name twice": (write("p.csv", "qid,qid,docno,score\n"), r"p\.csv:1: has two columns 'qid'"),
         "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv:1: no score"),
-        "text in Parquet": (str(folder / "text.parquet"), r"text\.parquet: column 'score' holds .*string"),
+        "text in Parquet": (str(folder / "words.parquet"), r"words\.parquet: column 'score' holds .*string"),
         "infinite in Parquet": (str(folder / "inf.parquet"), r"inf\.parquet: row 4: score inf"),
         "a bad name": (f"a/b={write('y.trec', ''.join(rows))}", "letters, digits"),
         "the same name": (f"bm25={write('z.trec', ''.join(rows))}", "has a column bm25 already, made from something"),
