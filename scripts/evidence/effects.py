@@ -14,7 +14,15 @@ from scripts.evidence.fusion import fusion_pooled, started_pooled
 from scripts.evidence.kept import FIRST, MIXED, kept
 from scripts.evidence.losses import DIRECT, FRESH, OTHER, SIX, STARTED, losses, mixing
 from scripts.evidence.others import against_fusion, own_measure
-from scripts.evidence.pointwise import against_bce, against_mse, against_prior, by_passes, by_rate
+from scripts.evidence.pointwise import (
+    against_bce,
+    against_mse,
+    against_prior,
+    by_passes,
+    by_rate,
+    direct,
+    nfcorpus_gap,
+)
 from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, table
 from scripts.evidence.where import DIRECT as DIRECT_LOSSES
 from scripts.evidence.where import OTHER as OTHER_LOSSES
@@ -68,9 +76,16 @@ def effects() -> dict[str, Effect]:
         "pointwise": Effect(mse, against_mse("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
         "prior": Effect("the same for BCE with a prior of .1", against_prior("+ BM25"), "SciFact", "pointwise"),
         "BCE": Effect("for BCE without a prior", against_bce("SoftmaxCE", "+ BM25"), "SciFact", "pointwise"),
-        "BCE, 3": Effect(
-            "for BCE without a prior, three passes", against_bce("SoftmaxCE", "+ BM25", 3), "SciFact", "pointwise"
+        "prior, NFCorpus": Effect(
+            "for BCE with a prior, where one pass teaches hardly anything",
+            nfcorpus_gap("SoftmaxCE", "BCE-prior", "+ BM25"),
+            "NFCorpus",
+            "pointwise",
         ),
+        **{
+            f"direct, {on}": Effect(f"{DIRECT} for softmax CE, so mixed", direct(on, "+ BM25"), on, "pointwise")
+            for on in ("SciFact", "NFCorpus")
+        },
         "passes": Effect(passes, by_passes(DIRECT, MIXES[-1]), "SciFact", "pointwise"),
         "rate": Effect("or four times the rate, one pass", by_rate(DIRECT, MIXES[-1]), "SciFact", "pointwise"),
     }
