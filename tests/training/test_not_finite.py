@@ -191,7 +191,7 @@ def _parts(process: int, folder: Path) -> None:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 if process == 0:  # the only part is its
-                    patch.setattr(*(("rerank.scoring.shared.score_lists", _no_memory), (Parts, "write", _full))[turn])
+                    patch.setattr(*(("rerank.scoring.shared.score_whole", _no_memory), (Parts, "write", _full))[turn])
                 write_reranked(folder / "model", Lists.open(folder / "lists"), folder / "run.trec", precision="fp32")
         except Exception as error:
             (folder / f"said-{turn}-{process}").write_text(f"{type(error).__name__}: {error}")
