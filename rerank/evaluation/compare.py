@@ -300,9 +300,9 @@ def _with_baseline(
     baseline = str(baseline)
     column = lists is not None and _of_lists(baseline, lists)
     for name, form in forms.items():
-        if column and baseline == name and form != name:
-            raise UserError(f"baseline: {name} is a column and a run; call the run otherwise")
         file = str(form) if isinstance(form, str | Path) else ""
+        if column and baseline == name and file not in ("", name):
+            raise UserError(f"baseline: {name} is a column and a file; write --runs NAME={file}, with another name")
         if baseline in (name, f"{name}={file}") or (file and os.path.realpath(file) == os.path.realpath(baseline)):
             return name, forms
     if column:

@@ -189,7 +189,7 @@ def temporary_beside(path: Path) -> Path:
 
 def old_beside(path: Path) -> Path:
     """Where a folder waits while another takes its place."""
-    return path.with_name(f".{path.name}.old")
+    return path.with_name(f".{path.name}.rerank-old")
 
 
 def make_parent(path: Path) -> None:

@@ -94,10 +94,8 @@ def tidied(path: str | Path) -> None:
 
 def clear_within(folder: Path, deep: bool = False) -> None:
     """Delete what killed writers left half-done in a folder (``deep``: and below it, with locks); for who holds it."""
-    name = re.compile(r"\.(.+)\.(?:[0-9a-f]{8}\.tmp|(old))")
-    found = [(path, mark) for path in folder.glob("**/.*" if deep else ".*") if (mark := name.fullmatch(path.name))]
-    # `.X.old` is a folder that `X` has replaced, or somebody else's
-    _remove(path for path, mark in found if not mark[2] or (path.is_dir() and path.with_name(mark[1]).is_dir()))
+    name = re.compile(r"\..+\.([0-9a-f]{8}\.tmp|rerank-old)")
+    _remove(found for found in [*folder.glob("**/.*" if deep else ".*")] if name.fullmatch(found.name))
     for place in folder.glob("**/.*.lock") if deep else ():
         tidied(place.with_name(place.name[1:].removesuffix(".lock")))
 

@@ -24,7 +24,7 @@ from rerank.kernels.precision import cpu_flags
 from rerank.models.card import write_card
 from rerank.models.contract import read_contract
 from rerank.progress import log
-from rerank.storage.files import atomic_write, check_folder
+from rerank.storage.files import atomic_write, check_folder, old_beside
 from rerank.storage.hashes import read_sealed
 from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
 from rerank.storage.locks import clear_within
@@ -107,7 +107,7 @@ class RunFolder:
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)
         add_provenance(self.path, self.id, self.identity, splits)
-        old = self.path / ".best.old"
+        old = old_beside(self.best)
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
         clear_within(self.path, deep=True)

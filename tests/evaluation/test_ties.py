@@ -43,7 +43,7 @@ def test_a_name_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for runs in (["bm25", "bm25.trec"], ["bm25", "bm25=lr=0.1.trec"]):
         with pytest.raises(UserError, match="bm25 is a column and a file"):
             rerank.evaluate(lists, runs)
-    with pytest.raises(UserError, match="bm25 is a column and a run"):
+    with pytest.raises(UserError, match="bm25 is a column and a file"):
         rerank.evaluate(lists, ["bm25.trec"], baseline="bm25")
     given = {"bm25": np.array([1.0, 2, 3, 4])}
     found = rerank.evaluate(lists, given, baseline="./bm25.trec", measures="RR", tests=[])

@@ -378,7 +378,7 @@ def test_what_is_there_is_not_done_again(text: Ladder, splits: dict[str, str], e
     for name in ("ladder.json", "rungs/fused.json", "rungs/mixed.json", "ranker"):
         shutil.rmtree(output / name) if name == "ranker" else (output / name).unlink()
     trained = {path: path.stat().st_mtime_ns for path in (output / "trainings").rglob("*.safetensors")}
-    left = [output / "lists" / ".train.0123abcd.tmp", output / "trainings" / "seed-1" / ".best.old"]
+    left = [output / "lists" / ".train.0123abcd.tmp", output / "trainings" / "seed-1" / ".best.rerank-old"]
     for place in left:  # by a process that was killed
         (place / "columns").mkdir(parents=True)
     (output / "lists" / ".validation.lock").touch()

@@ -179,11 +179,10 @@ def test_what_a_killed_writer_left_deep_in_a_folder_is_cleared_away_with_its_loc
     assert len(os.listdir(inner.parent)) == 3
     clear_within(tmp_path / "run", deep=True)
     assert os.listdir(inner.parent) == ["test"]
-    for name in (".test.old", ".git.old"):
+    for name in (".test.rerank-old", ".git.old"):
         (inner.parent / name).mkdir()
-    (inner.parent / ".env.old").touch()
     clear_within(tmp_path / "run", deep=True)
-    assert sorted(os.listdir(inner.parent)) == [".env.old", ".git.old", "test"], "what is ours, which `test` replaced"
+    assert sorted(os.listdir(inner.parent)) == [".git.old", "test"], "what is ours"
 
 
 def test_a_folder_that_was_about_to_be_replaced_is_put_back(
@@ -209,7 +208,7 @@ with atomic_folder(sys.argv[1], replace=True) as folder:
         assert os.listdir(path) == ["first"]
     assert "run: put back" in caplog.text
     assert os.listdir(tmp_path) == ["run"]
-    (tmp_path / ".run.old").mkdir()
+    (tmp_path / ".run.rerank-old").mkdir()
     with held(path, "test"):
         assert os.listdir(path) == ["first"]
     assert os.listdir(tmp_path) == ["run"]

@@ -143,7 +143,7 @@ def test_what_kills_left_of_a_run_is_cleared_away(options: list[str], tmp_path: 
     train([*options, "--checkpoint_every=1", f"--output={run}"])
     for unfinished in (False, True):
         names = ["../.run.lock", ".test.trec.0123abcd.tmp", "best/.README.md.0123abcd.tmp"]
-        left = [run / name for name in (*names, *(["checkpoints/.step-1.old"] if unfinished else []))]
+        left = [run / name for name in (*names, *(["checkpoints/.step-1.rerank-old"] if unfinished else []))]
         for path in left:
             path.touch()
         if unfinished:
