@@ -198,7 +198,7 @@ def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) ->
 def score_whole(scorer: Scorer, lists: Lists, inputs: Inputs | None = None, **options: Any) -> Array:
     """As :func:`score_lists`, but documents that were added to lists change nothing for the others."""
     read = scorer.inputs(lists) if inputs is None else inputs
-    scores = score_lists(scorer, read, lists, **options)
+    scores = score_candidates(scorer, read, lists.row_numbers, lists.offsets[:-1], **options)
     visible = ~lists.store.added_rows[lists.row_numbers]
     by_list = read.by_list or bool(getattr(scorer, "normalisers", ()))
     if inputs is None and by_list and not visible.all():  # again, without what was added

@@ -49,8 +49,8 @@ def against_bce(loss: str, mix: str, passes: int = 1, rate: int = 1) -> Found:
     return difference(values(loss, mix, passes, rate), values("BCE", mix, passes, rate))
 
 
-def against_mse(loss: str, mix: str) -> Found:
-    return difference(values(loss, mix), values("MSE", mix))
+def against_mse(loss: str, mix: str, seed: int = 1) -> Found:
+    return difference(*(values(one, mix, seeds=(seed,)) for one in (loss, "MSE")))
 
 
 def by_prior(mix: str) -> Found:
@@ -151,7 +151,7 @@ def on_nfcorpus() -> Iterator[list[object]]:
     yield ["no training: cosines, BM25, both", *alone, *[""] * (len(MIXES) + 1)]
 
 
-# @table("pointwise-seeds")
+@table("pointwise-seeds")
 def second_seed() -> Iterator[list[object]]:
     yield ["ranking", "seed", "twin-sigmoid", "MSE", "difference", "finds"]
     for mix in MIXES:
