@@ -7,7 +7,7 @@ import linecache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rerank.lazy import find
+from rerank.lazy import lazy
 
 if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
@@ -101,12 +101,13 @@ _HOMES = _read_homes()
 _ROOMS = ("losses", "measures", "relaxations")
 
 __all__ = [*_HOMES]
+_get, _names = lazy(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
     """Import a name at its first use, so that ``import rerank`` does not import torch."""
-    return import_module(f"{__name__}.{name}") if name in _ROOMS else find(__name__, _HOMES, name)
+    return import_module(f"{__name__}.{name}") if name in _ROOMS else _get(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+    return sorted({*_names(), *_ROOMS})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 
 class UserError(ValueError):
@@ -39,6 +41,14 @@ def one_line(error: object) -> str:
     "Couldn't deserialize thrift: Invalid data"
     """
     return " ".join(str(error).split())
+
+
+def needed(what: str, package: str, extra: str) -> Any:
+    """An optional package; refused with the extra that brings it where it is not installed."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise UserError(f"{what} needs {package}; pip install 'rerank-direct[{extra}]'") from error
 
 
 class NoModelError(UserError):

@@ -42,7 +42,6 @@ class Crossed:
         interval: its confidence interval. NaN, like what follows, where nothing varies or there is one query: that is
             no knowledge of the variance.
         p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0.
-        seeds: how many seeds; 1 where the seeds make no difference or there is only one.
     """
 
     mean: float

@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,10 +36,6 @@ class Table(Comparison):
     >>> rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="nDCG@10", baseline="bm25")
     Table(bm25, ours: nDCG@10; 2 queries, against bm25)
     """
-
-    @classmethod
-    def of(cls, comparison: Comparison) -> Self:
-        return cls(**vars(comparison))
 
     def __str__(self) -> str:
         return render.on_screen(self)

@@ -58,7 +58,7 @@ class Results:
 
     def __repr__(self) -> str:
         failed = f", {len(self.failures)} cells failed" if self.failures else ""
-        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {len(self.rows)} trainings{failed})"
+        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {len(self.rows)} rows{failed})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -54,9 +54,7 @@ class ExperimentPlan:
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
     def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
-        """The second training of a chosen cell, of the best number of trees; the cell itself where there is none."""
-        if not self.config.refit:
-            return chosen
+        """The second training of a chosen cell, of the best number of trees."""
         settings = merged(chosen.settings, {})
         for key, value in self.config.refit.items():
             assign(settings, key, value)

@@ -111,7 +111,10 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         return max(pooled, key=lambda name: rows[name].values[measure].mean, default=None)
 
     against = {name: reference(name) if name in tested else None for name in names}
-    check_queries(pooled)
+    named = next(iter(pooled), "")
+    for name, table in pooled.items():
+        if table.queries != pooled[named].queries:
+            raise UserError(f"{name}: measured on other queries than {named}; methods must share folds and data")
     values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
     sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
     folds = np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
@@ -183,31 +186,19 @@ def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
     return {package: sorted(versions) for package, versions in sorted(found.items()) if len(versions) > 1}
 
 
-def check_queries(pooled: Mapping[str, PerQuery]) -> None:
-    """Raise a UserError where rows were measured on different queries."""
-    first = next(iter(pooled.items()), None)
-    for name, table in pooled.items():
-        if first is not None and table.queries != first[1].queries:
-            raise UserError(f"{name}: measured on other queries than {first[0]}; methods must share folds and data")
-
-
-def spread(values: np.ndarray) -> tuple[float, float]:
-    """Standard error of the mean of some numbers, and the half-width of its 95 % interval by Student's t."""
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    from scipy.stats import t
-
-    error = float(values.std(ddof=1) / np.sqrt(len(values)))
-    return error, error * float(t.ppf(0.975, len(values) - 1))
-
-
 def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:
-    """Mean, standard error and half-width of the 95 % interval of what each fold found, a number for each seed.
+    """Mean, standard error, half-width of the 95 % interval by Student's t of what each fold found, a number a seed.
 
     The spread is that of the means of as many folds as there should be, with one fold that of its seeds.
     """
+    from scipy.stats import t
+
     numbers = found[0] if folds == 1 and found else np.array([seeds.mean() for seeds in found])
-    return float(numbers.mean()) if len(numbers) else float("nan"), *spread(numbers)
+    mean = float(numbers.mean()) if len(numbers) else float("nan")
+    if len(numbers) < 2:
+        return mean, float("nan"), float("nan")
+    error = float(numbers.std(ddof=1) / np.sqrt(len(numbers)))
+    return mean, error, error * float(t.ppf(0.975, len(numbers) - 1))
 
 
 def _row(

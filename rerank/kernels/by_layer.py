@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from rerank.kernels.flat_attention import DETERMINISTIC, SEEN, Sequences
+from rerank.kernels.flat_attention import DETERMINISTIC, SEEN, Sequences, having
 
 
 def keep_inputs_alone(model: nn.Module) -> bool:
@@ -37,9 +37,5 @@ def _as_before() -> tuple[AbstractContextManager[None], AbstractContextManager[N
 
 @contextmanager
 def _again(sequences: Sequences | None, deterministic: bool) -> Iterator[None]:
-    seen, ordered = SEEN.set(sequences), DETERMINISTIC.set(deterministic)
-    try:
+    with having(SEEN, sequences), having(DETERMINISTIC, deterministic):
         yield
-    finally:
-        SEEN.reset(seen)
-        DETERMINISTIC.reset(ordered)

@@ -9,8 +9,7 @@ where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
@@ -22,9 +21,6 @@ from rerank.kernels.by_layer import called
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.implementations import implementation_of
 from rerank.kernels.products import by_one_product, products
-
-MODERN = ("modernbert",)
-"""Architectures made of ModernBERT's layers: ModernBERT, Ettin, gte-reranker-modernbert."""
 
 OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
 """Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
@@ -88,11 +84,11 @@ KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 
 
 def use_flat_encoder(network: Any) -> None:
-    """Let a network read flat chunks within :func:`rows`; otherwise it stays what it was."""
+    """Let a network read flat chunks where :data:`SEEN` has them; otherwise it stays what it was."""
     base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
     if network.config.model_type in KINDS and not network.config.is_decoder:
         base.encoder.forward = MethodType(_encode, base.encoder)
-    elif network.config.model_type in MODERN:
+    elif network.config.model_type == "modernbert":  # ModernBERT, Ettin, gte-reranker-modernbert
         # A classifier of its own may read the mean of all states; ours reads that of CLS.
         base.reads_mean = hasattr(network, "head") and getattr(network.config, "classifier_pooling", "cls") == "mean"
         base.forward = MethodType(read_modern, base)
@@ -179,16 +175,6 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
 def on_cpu(network: Any) -> bool:
     """Whether a network computes on a CPU."""
     return next(network.parameters()).device.type == "cpu"
-
-
-@contextmanager
-def rows(sequences: Sequences) -> Iterator[None]:
-    """Where the input is flat: of every row its encoder gives the one state that counts, ``[n, 1, H]``."""
-    token = SEEN.set(sequences)
-    try:
-        yield
-    finally:
-        SEEN.reset(token)
 
 
 def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -246,10 +246,20 @@ def _has_kernel(query: Tensor) -> bool:
 
 
 SEEN: ContextVar[Sequences | None] = ContextVar("seen", default=None)
-"""The rows of the flat chunk that this thread is at."""
+"""The rows of the flat chunk that this thread is at; of every row the encoder then gives the one state that counts."""
 
 DETERMINISTIC = ContextVar("deterministic", default=False)
 """Whether backward passes of attention add up in one order: the same bits every time, more slowly."""
+
+
+@contextmanager
+def having(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    """Let a context variable have a value within a block."""
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Where there are two implementations, ours and PyTorch's: the one that each module of a network takes.
 
-Attention, dropout and products have both. :func:`rerank.models.text.part.faster_implementations` chooses by the
+Attention, dropout and products have both. :meth:`rerank.models.text.part.TextPart.implementations` chooses by the
 processor and the type, so one processor always computes the same bits.
 """
 

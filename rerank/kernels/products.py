@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rerank.kernels.flat_attention import having
 from rerank.kernels.implementations import implementations_of
 
 APART = 0.02
@@ -75,14 +76,9 @@ def scoring_products(modules: Iterable[nn.Module]) -> Iterator[None]:
             module.in_bf16 = None
 
 
-@contextmanager
-def weights_stay() -> Iterator[None]:
+def weights_stay() -> AbstractContextManager[None]:
     """Within it weights do not change, and are laid end to end once."""
-    token = LAID.set({})
-    try:
-        yield
-    finally:
-        LAID.reset(token)
+    return having(LAID, {})
 
 
 def by_one_product(own: Any, device: str) -> bool:

@@ -54,11 +54,6 @@ class Budget:
         """Seconds that are left of the hours."""
         return float("inf") if self.plan.hours is None else 3600 * self.plan.hours - self.gone
 
-    @property
-    def late(self) -> bool:
-        """Whether the hours were not kept."""
-        return bool(self.plan.hours and self.gone > LATE * 3600 * self.plan.hours)
-
     def documents(self, start: tuple[str, str]) -> bool:
         """Whether there is time for documents alone, and two passes over the judged lists after it, or 300 steps."""
 

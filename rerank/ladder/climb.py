@@ -15,7 +15,7 @@ from pandas import DataFrame
 from rerank.errors import UserError
 from rerank.evaluation.beside import beside
 from rerank.evaluation.weights import GRID, search_weights
-from rerank.ladder.budget import LEAST, Budget
+from rerank.ladder.budget import LATE, LEAST, Budget
 from rerank.ladder.own import own_lists
 from rerank.ladder.plan import BATCH, OWN, SEEDS, SHARES, Plan, planned, training, whole
 from rerank.ladder.result import LADDER, Ladder, Rung, write_ladder
@@ -373,11 +373,12 @@ class Climb:
 
     def _late(self, steps: Sequence[dict[str, Any]], testing: float) -> list[str]:
         """What took so long, where the hours were not kept; nothing where they were, or none was asked for."""
-        if not self.budget.late:
+        hours = self.plan.hours
+        if not hours or self.budget.gone <= LATE * 3600 * hours:
             return []
         parts = sorted([(testing, "test lists"), *((step["seconds"], step["name"]) for step in steps)], reverse=True)
         longest = ", ".join(f"{name} {seconds:.0f} s" for seconds, name in parts[:3])
-        return [f"It took {self.budget.gone / 3600:.2g} hours, not {self.plan.hours:g}: {longest}."]
+        return [f"It took {self.budget.gone / 3600:.2g} hours, not {hours:g}: {longest}."]
 
     def _beside(self, ours: Array, theirs: Array, against: str) -> dict[str, Any] | None:
         found = beside(ours[None], theirs[None], self.plan.monitor, against)

@@ -24,9 +24,6 @@ from rerank.storage.hashes import read_sealed, write_sealed
 LADDER = "ladder.json"
 """Written last: the ladder is complete."""
 
-TEXT_MODELS = ("CrossEncoder", "Decoder")
-"""Classes that a server can ask."""
-
 
 @dataclass(frozen=True)
 class Rung:
@@ -141,7 +138,7 @@ class Ladder:
         contract = read_contract(place)
         mix = contract.get(MIX, {})
         needs = [name for name in mix.get("columns", ()) if name not in mix.get("cosines", {})]
-        with_texts = contract.get("class") in (None, FUSION, *TEXT_MODELS)
+        with_texts = contract.get("class") in (None, FUSION, "CrossEncoder", "Decoder")
         use = f"serve {place}" if with_texts else f"rerank --model {place} --lists LISTS --output FILE"
         return f"Saved: {place}. Next: rerank {use}" + (f"; it needs {', '.join(needs)}." if needs else ".")
 

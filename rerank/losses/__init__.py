@@ -5,10 +5,7 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
-from rerank.lazy import find
+from rerank.lazy import lazy
 from rerank.losses.base import Criterion, Loss, Reduction
 
 _MODULES = {
@@ -25,13 +22,14 @@ _MODULES = {
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
 }
-_PARTS = ("Term", "Terms", "Schedule", "Ramp", "Scaling", "MinMax", "Sigmoid", "ReciprocalRank")
+_PARTS = ("Term", "Terms", "Ramp", "MinMax", "Sigmoid", "ReciprocalRank")
 """What a sum of losses is made of."""
 
 _LOSSES = {name: module for module, names in _MODULES.items() for name in names}
-_HOMES = _LOSSES | dict.fromkeys(_PARTS, "terms")
+_HOMES = _LOSSES | dict.fromkeys((*_PARTS, "Schedule", "Scaling"), "terms")
 
 __all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
+__getattr__, __dir__ = lazy(__name__, _HOMES)
 
 
 def load_all() -> dict[str, type[Loss]]:
@@ -49,13 +47,4 @@ def load_parts() -> dict[str, type]:
     >>> "Ramp" in load_parts()
     True
     """
-    kinds: dict[str, type] = {name: __getattr__(name) for name in _PARTS}
-    return {name: kind for name, kind in kinds.items() if not inspect.isabstract(kind)}
-
-
-def __getattr__(name: str) -> Any:
-    return find(__name__, _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return {name: __getattr__(name) for name in _PARTS}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rerank.lazy import find
+from rerank.lazy import lazy
 
 _HOMES = {
     **dict.fromkeys(("AP", "P", "R", "RR", "Success"), "binary"),
@@ -13,11 +11,4 @@ _HOMES = {
 }
 
 __all__ = [*sorted(_HOMES)]
-
-
-def __getattr__(name: str) -> Any:
-    return find(__name__, _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -39,8 +39,12 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
     text = str(measure).strip()
     name, settings = read_name(text)
     name = _ALIASES.get(name, name)
-    if "." in name:
-        return _own(text, name, settings)
+    if "." in name:  # a class of one's own
+        own = find_class(name, Measure, f"measure {text!r}")
+        try:
+            return own(**settings)
+        except TypeError as error:
+            raise UserError(f"measure {text!r}: cannot be made ({error})") from error
     kind = MEASURES.get(name)
     if kind is None:
         known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
@@ -93,11 +97,3 @@ def name_of(measure: Measure) -> str:
     """
     kind = type(measure)
     return str(measure) if kind in MEASURES.values() else str(measure).replace(kind.name, class_path(kind), 1)
-
-
-def _own(text: str, path: str, settings: dict[str, Any]) -> Measure:
-    kind = find_class(path, Measure, f"measure {text!r}")
-    try:
-        return kind(**settings)
-    except TypeError as error:
-        raise UserError(f"measure {text!r}: cannot be made ({error})") from error

@@ -32,7 +32,8 @@ FRESH_SEED = 42
 class Inputs(ABC):
     """The lists of a store in the form that one model reads, addressed by rows of candidates."""
 
-    read_beside: Callable[[Array], Tensor] | None = None
+    beside: Callable[[Array], Tensor] | None = None
+    """What scores of ``[n]`` rows need besides their chunks, ``[n, ...]``, for ``Scorer.joined``; None for nothing."""
 
     by_list: bool = False
     """Whether the score of a candidate depends on the others of its list."""
@@ -56,10 +57,6 @@ class Inputs(ABC):
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Positions of the candidates that go through the model together, every one once, the largest first."""
         return pack(self.lengths(rows), budget)
-
-    def beside(self, rows: Array) -> Tensor | None:
-        """What a score needs besides its chunk, ``[n, ...]``, for ``Scorer.joined``; None where that is nothing."""
-        return None if self.read_beside is None else self.read_beside(rows)
 
 
 class Model(Described, ABC):
@@ -97,13 +94,13 @@ class Model(Described, ABC):
         return lists
 
     def untrained(self) -> str:
-        """What of the model is as it was drawn, so that its scores say nothing; empty for one that was trained."""
+        """What of the model is as it was drawn, and what its scores are then; empty for one that was trained."""
         return ""
 
     def warn_if_untrained(self) -> None:
         """Say so, once for each model, where its scores are those of random weights."""
         if what := self.untrained():
-            warn_once(f"{what}; its scores are random; a trained model is rerank.train(…).model")
+            warn_once(f"{what}; a trained model is rerank.train(…).model")
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:

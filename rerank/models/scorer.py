@@ -102,9 +102,10 @@ def score_candidates(
                         budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
         finally:
             scorer.train(training)
-        if (beside := inputs.beside(rows)) is not None:
+        if inputs.beside is not None:
             with torch.inference_mode():
-                scores = scorer.joined(torch.from_numpy(scores).to(device), beside.to(device)).cpu().numpy()
+                beside = inputs.beside(rows).to(device)
+                scores = scorer.joined(torch.from_numpy(scores).to(device), beside).cpu().numpy()
         if wrong := int((~np.isfinite(scores)).sum()):
             wider = "" if precision == "fp32" else ", or set precision to fp32"
             raise UserError(

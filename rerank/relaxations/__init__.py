@@ -6,9 +6,7 @@ Names are imported at their first use, so that ``import rerank.relaxations`` doe
 
 from __future__ import annotations
 
-from typing import Any
-
-from rerank.lazy import find
+from rerank.lazy import lazy
 
 _HOMES = {
     **dict.fromkeys(("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"), "base"),
@@ -18,6 +16,7 @@ _HOMES = {
 }
 
 __all__ = ["load_all", *sorted(_HOMES)]
+__getattr__, __dir__ = lazy(__name__, _HOMES)
 
 
 def load_all() -> dict[str, type]:
@@ -26,16 +25,5 @@ def load_all() -> dict[str, type]:
     >>> "SmoothI" in load_all()
     True
     """
-    from rerank.relaxations.base import RankIndicators, Relaxation, SoftRanks
-
-    classes = {name: __getattr__(name) for name in sorted(_HOMES)}
-    others = (Relaxation, RankIndicators, SoftRanks, classes["Exact"])  # families, and what has no gradient
-    return {name: kind for name, kind in classes.items() if issubclass(kind, Relaxation) and kind not in others}
-
-
-def __getattr__(name: str) -> Any:
-    return find(__name__, _HOMES, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    others = ("Batch", "Exact", "Fidelity", "RankIndicators", "Relaxation", "SoftRanks")
+    return {name: __getattr__(name) for name in sorted(_HOMES) if name not in others}

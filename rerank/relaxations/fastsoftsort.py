@@ -153,12 +153,10 @@ class FastSoftSort(SoftRanks):
 
     def ranks(self, batch: Batch) -> Tensor:
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
-        strength: float | Tensor
-        if isinstance(self.strength, str):
+        strength: Any = self.strength
+        if strength == "spread":
             gaps = (batch.mask.sum(dim=1, keepdim=True) - 1).clamp(min=1)
             strength = STRENGTH * batch.spread.clamp(max=1) / gaps
-        else:
-            strength = self.strength
         descending = -batch.scores.gather(1, order) / strength
         projected = _Projection.apply(descending, first(batch.mask), self.regularization == "kl")
         return batch.at_rows(torch.ones_like(projected).scatter(1, order, projected))

@@ -39,8 +39,10 @@ class Bars:
 
     def __init__(self, title: str, bars: Sequence[Bar]) -> None:
         self.title, self.bars = title, bars
-        ends = [end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None]
-        self._range = _wide(min([0.0, *ends]), max([0.0, *ends]))
+        ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)]
+        low, high = min(ends), max(ends)
+        some = high - low > 1e-9 * max(1.0, abs(high))
+        self._range = (low, high) if some else (low - 0.5, high + 0.5)  # not empty
         self.bottom = self.row * len(bars) + 8
         self.height = self.bottom + 28
 
@@ -110,13 +112,6 @@ def nice_ticks(low: float, high: float) -> list[float]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]
-
-
-def _wide(low: float, high: float) -> tuple[float, float]:
-    """A range that is not empty."""
-    if high - low > 1e-9 * max(1.0, abs(high)):
-        return low, high
-    return low - 0.5, high + 0.5
 
 
 def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Curves:

@@ -104,7 +104,8 @@ def compare(
         for depth, spent, scores in zip(chosen, times, ranker.scores(opened, chosen), strict=True):
             values = evaluator(opened.run(_places(opened, depth, scores)), ranker.name).values
             if (found := beside(values, start.values, str(parsed))) is not None:
-                rows.append(Reranked.of(ranker.name, depth, found, spent))
+                low, high = found.interval or (None, None)
+                rows.append(Reranked(ranker.name, depth, found.ours, found.difference, low, high, spent))
                 log.info("%s, depth %d: %s", ranker.name, depth, found)
         ranker.close()
     about = str(opened.store), len(judged), str(parsed), first, float(start.mean[str(parsed)])

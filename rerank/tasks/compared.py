@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from rerank.evaluation.beside import Beside, shown_difference
+from rerank.evaluation.beside import shown_difference
 from rerank.evaluation.render import WIDTH, Section, document, plain
 from rerank.html import shown
 from rerank.storage.files import atomic_write
@@ -34,11 +34,6 @@ class Reranked:
     low: float | None
     high: float | None
     milliseconds: float | None
-
-    @classmethod
-    def of(cls, ranker: str, depth: int, beside: Beside, milliseconds: float | None) -> Reranked:
-        low, high = beside.interval or (None, None)
-        return cls(ranker, depth, beside.ours, beside.difference, low, high, milliseconds)
 
     @property
     def shown(self) -> str:

@@ -72,4 +72,4 @@ def evaluate(
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
     trained = list(map(opened, several))
     by, bars = TESTS if tests is None else tests, sys.stderr.isatty()
-    return Table.of(compare_runs(opened(qrels), runs, measures, baseline, by, correction, empty, bars, trained))
+    return Table(**vars(compare_runs(opened(qrels), runs, measures, baseline, by, correction, empty, bars, trained)))

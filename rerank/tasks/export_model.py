@@ -130,12 +130,11 @@ def _write(
     from rerank.evaluation.beside import beside_run
     from rerank.models.scorer import score_candidates, score_lists
     from rerank.models.text.graphs import opened, scores_of, write_graph
-    from rerank.models.text.part import probe
 
     inputs, rows = scorer.inputs(lists), lists.row_numbers
     pairs = rows[_chosen(inputs.lengths(rows))]
     ours = score_candidates(scorer, inputs, pairs, np.zeros(1, np.int64), precision="fp32")
-    batch = probe(scorer.network.config, scorer.tokenizer, scorer.template)
+    batch = scorer.part.probe(scorer._loaded)
     written, whole = [], None
     for kind in kinds:
         graph, beside = write_graph(kind, folder, batch), None
@@ -187,6 +186,7 @@ def _sentence(found: Exported) -> str:
 
 def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported], name: str) -> None:
     """Let contract and card say what was written, and how it is loaded."""
+    from rerank.models.card import without_part
     from rerank.models.contract import CARD, FILES, add_to_contract, read_contract
 
     source, made = read_contract(scorer.folder), read_contract(folder)
@@ -194,11 +194,11 @@ def _describe(folder: Path, scorer: CrossEncoder, written: list[Exported], name:
     kept = {key: value for key, value in source.items() if key not in (*made, "sha256")}
     add_to_contract(folder, kept | {FILES: made[FILES] | hash_files(folder, graphs)})
     card = scorer.folder / CARD
-    before = card.read_text(encoding="utf-8").partition(f"\n{HEADING}")[0] if card.is_file() else f"# {name}\n"
+    before = without_part(card.read_text(encoding="utf-8"), HEADING) if card.is_file() else f"# {name}\n"
     (folder / CARD).write_text(f"{before}\n{_section(written)}", encoding="utf-8")
 
 
-HEADING = "## Exported files\n"
+HEADING = "Exported files"
 
 
 def _section(written: list[Exported]) -> str:
@@ -211,7 +211,7 @@ def _section(written: list[Exported]) -> str:
     measured = next((found.beside for found in written if found.beside), None)
     about = f" Its own nDCG@10 over the {measured.queries} queries is {measured.first:.4f}." if measured else ""
     return (
-        f"{HEADING}\n| file | MB | largest difference of a score | nDCG@10 | difference, 95 % interval |\n"
+        f"## {HEADING}\n\n| file | MB | largest difference of a score | nDCG@10 | difference, 95 % interval |\n"
         f"|---|---:|---:|---:|---:|\n" + "\n".join(rows) + "\n\n"
         f"Differences are from this model in float32, those of scores over {PAIRS} pairs, half of them the longest."
         f"{about}\n\n```python\nfrom sentence_transformers import CrossEncoder\n\n{''.join(code)}```\n"

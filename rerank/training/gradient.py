@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,19 +36,23 @@ PER_PARAMETER = 12
 """Bytes: a gradient and two moments."""
 
 
-class RandomState:
-    """Where torch's random numbers stand, on the CPU and on the device."""
+class Before:
+    """What scoring again starts from: torch's random numbers, on the CPU and the device, and running statistics."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, model: Scorer, device: torch.device) -> None:
         self.device = None if device.type == "cpu" else device
         self.cpu = torch.get_rng_state()
         self.own = torch.get_device_module(device).get_rng_state(device) if self.device else None
+        norms = (module for module in model.modules() if getattr(module, "track_running_stats", False))
+        self.statistics = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers(recurse=False)]
 
     def restore(self) -> None:
-        """Make the next random numbers those that came after this was made."""
+        """Make the next random numbers those that came after this was made, and the statistics what they were."""
         torch.set_rng_state(self.cpu)
         if self.device:
             torch.get_device_module(self.device).set_rng_state(self.own, self.device)
+        for buffer, before in self.statistics:
+            buffer.copy_(before)
 
 
 class Chunked:
@@ -78,8 +81,7 @@ class Chunked:
         self._scored = scored
         self.rows, self._of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
-        beside = inputs.beside(rows)
-        self.beside = None if beside is None else sent(beside, device)
+        self.beside = None if inputs.beside is None else sent(inputs.beside(rows), device)
         self.off = torch.zeros((), device=device)
 
     def collate(self, chunk: Array) -> dict[str, Tensor]:
@@ -105,7 +107,7 @@ class Chunked:
         return scores if self.beside is None else self.model.joined(scores, self.beside)
 
 
-def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
+def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> None:
     r"""Add the gradient of ``loss(scores)`` to the parameters of the model.
 
     With scores :math:`s(\theta) \in R^N`, the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
@@ -116,76 +118,47 @@ def backpropagate(mode: Mode, pairs: Chunked, loss: Callable[[Tensor], Tensor]) 
         mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
             of the loss on the scores, then scores each chunk again, and backpropagates its share (Gao et al. 2021). The
             last chunk keeps its graph at once: a list of one chunk is scored once.
-        pairs: what is scored.
+        pairs: what is scored. How far second scores were from the first is left in its ``off``, for the end of a step:
+            to look at it here, the host would wait for the device.
         loss: a scalar of scores ``[N]`` in the order of the pairs.
-
-    Returns:
-        The loss, detached. How far second scores were from the first is left in ``pairs.off``, for the end of a step:
-        to look at it here, the host would wait for the device.
     """
     with weights_stay():
-        return _cached(pairs, loss) if mode == "cached" else _full(pairs, loss)
+        (_cached if mode == "cached" else _full)(pairs, loss)
 
 
-def _full(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
+def _full(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> None:
     with autocast(pairs.precision, pairs.device):  # one for all: weights are cast once
         parts = [pairs.score(pairs.collate(chunk)) for chunk in pairs.chunks]
-    value = loss(pairs.joined(pairs.in_order(parts)))
-    value.backward()
-    return value.detach()
+    loss(pairs.joined(pairs.in_order(parts))).backward()
 
 
-def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> Tensor:
+def _cached(pairs: Chunked, loss: Callable[[Tensor], Tensor]) -> None:
     *others, last = pairs.chunks
     parts, states = [], []
     with torch.no_grad(), autocast(pairs.precision, pairs.device):
         for chunk in others:
-            states.append(RandomState(pairs.device))
+            states.append(Before(pairs.model, pairs.device))
             parts.append(pairs.score(pairs.collate(chunk)))
     kept = pairs.score(pairs.collate(last))
     scores = pairs.in_order([*parts, kept.detach()]).requires_grad_()
-    value = loss(pairs.joined(scores))
-    value.backward()
+    loss(pairs.joined(scores)).backward()
     gradient = scores.grad
     assert gradient is not None
     kept.backward(gradient[_on(pairs.device, last)])
     del kept
-    after, off = RandomState(pairs.device), torch.zeros((), device=pairs.device)
+    after, off = Before(pairs.model, pairs.device), torch.zeros((), device=pairs.device)
     for chunk, state, first in reversed(list(zip(others, states, parts, strict=True))):  # the order of a full graph
         state.restore()
-        with _statistics_kept(pairs.model):
-            again = pairs.score(pairs.collate(chunk))
+        again = pairs.score(pairs.collate(chunk))
         off = torch.maximum(off, (again.detach() - first).abs().max())
         again.backward(gradient[_on(pairs.device, chunk)])
         del again
     after.restore()
     pairs.off = off / scores.detach().abs().max().clamp(min=torch.finfo(off.dtype).tiny)
-    return value.detach()
 
 
 def _on(device: torch.device, positions: Array) -> Tensor:
     return sent(torch.from_numpy(positions), device)
-
-
-def norms_of(model: Scorer) -> list[Any]:
-    """The layers of batch norm that keep running statistics."""
-    return [module for module in model.modules() if getattr(module, "track_running_stats", False)]
-
-
-@contextmanager
-def _statistics_kept(model: Scorer) -> Iterator[None]:
-    """Let batch norm use a chunk's own statistics without adding them to the running ones a second time."""
-    norms = norms_of(model)
-    before = [(module.momentum, module.num_batches_tracked) for module in norms]
-    counts = [count.clone() for _, count in before]
-    for module in norms:
-        module.momentum = 0.0
-    try:
-        yield
-    finally:
-        for module, (momentum, tracked), count in zip(norms, before, counts, strict=True):
-            module.momentum = momentum
-            tracked.copy_(count)
 
 
 def tokens_that_fit(

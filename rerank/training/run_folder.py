@@ -84,9 +84,8 @@ class RunFolder:
         if not self.path.exists():
             return
         if not (self.path / IDENTITY).is_file():
-            if self.finished() is not None:  # it was copied
-                return
-            check_unbegun(self.path)
+            if self.finished() is None:  # else it was copied
+                check_unbegun(self.path)
             return
         old = read_identity(self.path)
         if (found := first_difference(old, json.loads(canonical(self.identity)))) is not None:

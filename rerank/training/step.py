@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -27,7 +26,7 @@ from rerank.scoring.shared import deal
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
-from rerank.training.gradient import ALIKE, Chunked, Mode, RandomState, backpropagate, norms_of
+from rerank.training.gradient import ALIKE, Before, Chunked, Mode, backpropagate
 from rerank.training.targets import ActiveTerm, PieceLoss, Targets
 
 LOSS_SCALE, GROW = 65536.0, 2000
@@ -96,11 +95,7 @@ class Gradients:
 
     def __post_init__(self) -> None:
         self.targets = Targets(self.lists, self.loss)
-        self._sums = [copy.copy(term.loss) for term in self.targets.terms]
-        for loss in self._sums:
-            loss.reduction = "sum"
         self._parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self._statistics = [buffer for norm in norms_of(self.model) for buffer in norm.buffers(recurse=False)]
         self._device = self._parameters[0].device
         self._is_scaled = self.precision == "fp16"
         self._logged_modes: set[Mode] = set()
@@ -118,7 +113,7 @@ class Gradients:
         if not terms:
             return Step(0.0, 0, 0, 0, stop=self.processes == 1 and stops.asked() is not None)
         mine = self._of_this_process(useful)
-        start, statistics = RandomState(self._device), [buffer.clone() for buffer in self._statistics]
+        start = Before(self.model, self._device)
         while True:
             message: Tensor | None = None
             failure: Exception | None = None
@@ -141,8 +136,6 @@ class Gradients:
             if message is not None and (done := self._finish(message, len(useful), step, failure)) is not None:
                 return done
             start.restore()
-            for buffer, before in zip(self._statistics, statistics, strict=True):
-                buffer.copy_(before)
             self._forget()
 
     def _learnable(self, groups: list[ListSample], progress: float) -> tuple[list[ListSample], list[ActiveTerm]]:
@@ -154,7 +147,7 @@ class Gradients:
             if weight and (learnable := self.targets.learnable(number, rows)).any():
                 useful |= learnable
                 over = int(learnable.sum()) if term.loss.reduction == "mean" else 1
-                terms.append(ActiveTerm(number, self._sums[number], weight, over))
+                terms.append(ActiveTerm(number, weight, over))
         return [groups[i] for i in np.flatnonzero(useful)], terms
 
     def _of_this_process(self, useful: list[ListSample]) -> list[ListSample]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from rerank.errors import UserError
 from rerank.kernels.memory import sent
 from rerank.lists.sampling import Sampler
 from rerank.lists.view import Lists
-from rerank.losses.base import Criterion, Loss
+from rerank.losses.base import Criterion
 from rerank.losses.terms import GRADES, Term, terms_of
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample, pad
@@ -37,6 +38,9 @@ class Targets:
     def __init__(self, lists: Lists, criterion: Criterion) -> None:
         self.lists = lists
         self.terms = terms_of(criterion)
+        self.sums = [copy.copy(term.loss) for term in self.terms]  # the loss of each, summed over lists
+        for loss in self.sums:
+            loss.reduction = "sum"
         # A number for each candidate, ``[T]``; NaN where the column has none, or, of grades, nobody judged the query.
         self.flat = [self._of(term) for term in self.terms]
 
@@ -101,7 +105,6 @@ class ActiveTerm:
     """A term as it counts in one step, its sum divided by ``over``: for a mean, the whole batch's learnable lists."""
 
     number: int
-    loss: Loss
     weight: float
     over: int
 
@@ -138,7 +141,7 @@ class PieceLoss:
             rows = [self.groups[i].rows for i in chosen]
             for i, term in enumerate(self._terms):
                 labels, mask = (sent(value, self._device) for value in self._targets.padded(term.number, rows))
-                totals[i] = totals[i] + term.loss(scores, labels, mask, seeds=seeds)
+                totals[i] = totals[i] + self._targets.sums[term.number](scores, labels, mask, seeds=seeds)
         weighted = [total / term.over * term.weight for total, term in zip(totals, self._terms, strict=True)]
         loss = torch.stack(weighted).sum()
         self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])  # with the lowest and highest score

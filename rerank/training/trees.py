@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import time
 from contextlib import suppress
@@ -95,10 +94,7 @@ class TreeTrainer:
             if not np.isfinite(scores).all():
                 raise UserError(f"scores are not finite after tree {number}; lower model.learning_rate")
             if number == 1 and (scores == scores[0]).all():
-                raise UserError(
-                    "model: the first tree finds nothing to split; "
-                    "lower model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
-                )
+                raise UserError(f"model: the first tree finds nothing to split; lower {self.model.smallest_leaf}")
             if not grown:
                 log.info("tree %d finds nothing to split: stopping early", number)
                 break
@@ -201,15 +197,12 @@ class Objective:
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
         lists = targets.lists
         self.targets, self.trees = targets, trees
-        self.losses = [copy.copy(term.loss) for term in targets.terms]
-        for loss in self.losses:
-            loss.reduction = "sum"
         self.padded = padded_lists(lists, usable)
         self.lists = len(usable)
         self.taught = np.zeros(lists.size, dtype=bool)
         for batch in self.padded:
             self.taught[batch.rows[batch.mask].numpy()] = True
-        self.factors = [self.lists / self._over(number) for number in range(len(self.losses))]
+        self.factors = [self.lists / self._over(number) for number in range(len(targets.terms))]
         self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)
         self.calls = 0
         self.value = float("nan")
@@ -234,7 +227,7 @@ class Objective:
             padded = flat[batch.rows].requires_grad_()
             seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
             loss = (padded * 0.0).sum()  # on the graph, whatever the weights
-            for own, weight, values in zip(self.losses, weights, self.targets.flat, strict=True):
+            for own, weight, values in zip(self.targets.sums, weights, self.targets.flat, strict=True):
                 if weight:
                     labels, mask = known(_at(values, batch), batch.mask)
                     loss = loss + weight * own(padded, labels, mask, seeds=seeds)

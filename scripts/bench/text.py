@@ -57,6 +57,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.graphs import opened, scores_of
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
+from rerank.retrieval.runs import write_run
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
 from rerank.training.step import Gradients, MemoryLimits
@@ -379,14 +380,14 @@ def ranking(options: argparse.Namespace) -> None:
     works = {name: partial(score, texts) for name, score in contenders.items()}
     seconds = best_of(works, options.rounds, time.process_time)
     some = lists.select(np.arange(min(options.queries, len(lists))))
-    quality = qualities(some, contenders) if options.queries else {}
+    quality = qualities(some, contenders, options.runs) if options.queries else {}
     first = next(iter(seconds))
     head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
     for name, took in seconds.items():
         row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality.get(name, [""] * 3))
 
 
-def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]]:
+def qualities(lists: Lists, contenders: dict[str, Score], runs: Path | None) -> dict[str, list[str]]:
     """nDCG@10 of each, the largest difference from float32's scores, and Kendall's tau with them."""
     from scipy.stats import kendalltau
 
@@ -396,7 +397,10 @@ def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]
     for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
         scores = np.asarray(contenders[name](texts), dtype=np.float32)
         exact = scores if exact is None else exact
-        mean = evaluate(lists.run(scores), lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
+        run = lists.run(scores)
+        if runs:
+            write_run(runs / f"{name}.trec", run)
+        mean = evaluate(run, lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
         tau = np.mean([kendalltau(scores[a:b], exact[a:b]).statistic for a, b in ends])
         cells[name] = [f"{mean:.4f}", f"{np.abs(scores - exact).max():.3f}", f"{tau:.4f}"]
     return cells
@@ -419,6 +423,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--exported", type=Path, help="ranking: folder that rerank export --model made")
     parser.add_argument("--queries", type=int, default=30, help="ranking: lists that are measured; 0 leaves it out")
+    parser.add_argument("--runs", type=Path, help="ranking: folder for the runs that are measured")
     options = parser.parse_args()
     options.query = QUERY
     options.model = str(find_model(options.model))

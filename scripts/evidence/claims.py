@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from scripts.evidence.averages import gain as gain_by_averaging
 from scripts.evidence.averages import gain_of_all
+from scripts.evidence.calibration import kept_promises
 from scripts.evidence.documents import MIXES, against_fresh, gain
 from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
-from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept
+from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept, ranked
 from scripts.evidence.losses import OTHER, SIX, losses, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, rankings_of_scifact, taught
 from scripts.evidence.pointwise import (
@@ -24,7 +25,7 @@ from scripts.evidence.pointwise import (
     nfcorpus,
     nfcorpus_gap,
 )
-from scripts.evidence.statistics import difference, mean, plain, pooled, signed, table
+from scripts.evidence.statistics import difference, mean, of_queries, plain, pooled, signed, table
 from scripts.evidence.where import LADDER, POINTWISE, RELATIVE, against, primary
 
 
@@ -145,7 +146,25 @@ def claims() -> list[Claim]:
     rows = "configs/scifact/kept/minilm.tsv"
     ahead = [Claim("README.md", text, f"pointwise.tsv.xz: {loss}, 3 passes") for loss, text in unseen.items()]
     rest = Claim("README.md", far, f"{rows}; hybrid-scifact: LambdaLoss")
-    return [*said, Claim("README.md", seen, rows), *ahead, rest]
+    return [*said, Claim("README.md", seen, rows), *ahead, rest, *claims_of_how_to()]
+
+
+def claims_of_how_to() -> Iterator[Claim]:
+    """What pages that show how something is done say of quality."""
+    exact, rounded = (ranked("arithmetic", f"rerank {name}") for name in ("fp32", "bf16"))
+    quantised = ranked("arithmetic", "model_qint8_avx512_vnni.onnx")
+    without, added = (ranked("added", name) for name in ("without", "with"))
+    rows = "pages.tsv.xz: arithmetic"
+    words = f"{mean(rounded)} in bf16 and {mean(exact)} in float32"
+    yield Claim("docs/training.md", words, rows)
+    yield Claim("docs/internals/speed.md", words, rows)
+    words = f"{mean(exact)} in float32 and {mean(quantised)} in int8 by ONNX Runtime: {of_queries(quantised - exact)}"
+    yield Claim("docs/export.md", words, rows)
+    made, broken = kept_promises()
+    yield Claim("docs/calibration.md", f"Of the {made} promises by the lowest cut {broken} are broken", "scores.tsv.xz")
+    yield Claim("docs/calibration.md", f"(below: {broken} of {made})", "scores.tsv.xz")
+    words = f"{mean(added)} on the test claims with `--add-relevant`, and {mean(without)} without"
+    yield Claim("docs/lists.md", f"{words}: {of_queries(added - without)}", "pages.tsv.xz: added")
 
 
 @table("claims")

@@ -71,6 +71,12 @@ def study_values(name: str, **cells: object) -> pd.DataFrame:
     return of.pivot(index=["fold", "query"], columns="seed", values="value")
 
 
+def ranked(of: str, run: str) -> pd.Series:
+    """nDCG@10 of a run that a page speaks of, by query."""
+    table = study("pages")
+    return table[(table.of == of) & (table.run == run)].set_index("query").value
+
+
 @functools.cache
 def claims_of_scifact() -> pd.DataFrame:
     """nDCG@10 of six rankings of SciFact's test claims, and whether training has seen a relevant abstract of each."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import re
 
-from scripts.evidence import effects, ladders  # noqa: F401, whose tables no claim names
+from scripts.evidence import calibration, effects, ladders  # noqa: F401, whose tables no claim names
 from scripts.evidence.claims import claims
 from scripts.evidence.kept import ROOT, STUDIES
 from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain
 
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+PAGES = [f"docs/{name}.md" for name in ("calibration", "evidence", "export", "internals/speed", "lists", "training")]
+
 NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")
 """A number without a leading zero, as measures and differences are written."""
 
@@ -23,7 +25,7 @@ def made(name: str) -> str:
 
 def pages() -> dict[str, str]:
     """The pages that have tables or claims."""
-    paths = [ROOT / "README.md", ROOT / "docs" / "evidence.md", *sorted(STUDIES.glob("*.md"))]
+    paths = [ROOT / "README.md", *(ROOT / page for page in PAGES), *sorted(STUDIES.glob("*.md"))]
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
 
 

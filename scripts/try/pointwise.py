@@ -26,8 +26,8 @@ by the same commands, 807 of its training queries drawn with `--queries 807`, on
    cross-entropy and twin-sigmoid each differ from BCE with that prior, and from MSE, by less than .01.
 3. Twin-sigmoid is better than MSE, alone: on NFCorpus, and with a second seed on SciFact.
 
-And, written down before the first value of MSE, or of more than one pass, on NFCorpus was looked at (what is said of MSE
-above still holds): with three passes softmax cross-entropy is better there than with one, in halves with BM25.
+And, written down before the first value of MSE, or of more than one pass, on NFCorpus was looked at (what is said of
+MSE above still holds): with three passes softmax cross-entropy is better there than with one, in halves with BM25.
 
 A killed run resumes; values per query are added to configs/evidence/kept/pointwise.tsv.xz as models finish.
 """

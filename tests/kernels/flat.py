@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels.flat import OWN_CODE, SEQUENCES, flatten, rows, use_flat_encoder
-from rerank.kernels.flat_attention import Sequences
+from rerank.kernels.flat import OWN_CODE, SEQUENCES, flatten, use_flat_encoder
+from rerank.kernels.flat_attention import SEEN, Sequences, having
 from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
 
@@ -42,7 +42,7 @@ def padded(lengths: list[int], holes: bool = False, types: bool = True, pad: int
 
 def read(network: Any, batch: dict[str, Tensor], shared: int = 0) -> Tensor:
     flat = flatten(batch, network, shared)
-    with rows(flat.pop(SEQUENCES)):
+    with having(SEEN, flat.pop(SEQUENCES)):
         return network(**flat).logits[:, 0]
 
 

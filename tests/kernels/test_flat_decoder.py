@@ -83,9 +83,8 @@ def test_gradients_of_what_texts_share_add_up_in_one_order_if_asked() -> None:
             return func(*args, **(kwargs or {}))
 
     for wanted in (False, True):
-        token = flat_attention.DETERMINISTIC.set(wanted)
-        picked = flat_attention._Picked.apply(states, torch.tensor([0, *[1] * 300]))
-        flat_attention.DETERMINISTIC.reset(token)
+        with flat_attention.having(flat_attention.DETERMINISTIC, wanted):
+            picked = flat_attention._Picked.apply(states, torch.tensor([0, *[1] * 300]))
         with Look():
             (gradient,) = torch.autograd.grad(picked.sum(), states)
         assert gradient.flatten().tolist() == [1, 300]

@@ -51,6 +51,5 @@ def test_the_choice_needs_no_numbers_of_a_gpu(model: CrossEncoder, monkeypatch: 
     """Where ours work on a probe they are taken, without a comparison of times."""
     monkeypatch.setattr(kernels, "works_here", lambda *_: None)
     model.to("meta")
-    assert kernels.faster_implementations(
-        model.network, model.part.probe(model._loaded), torch.device("meta"), "bf16"
-    ) == Implementations.all("own")
+    found = model.part.implementations(model._loaded, torch.device("meta"), "bf16")
+    assert found == Implementations.all("own")

@@ -22,7 +22,6 @@ from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists import Lists
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.part import faster_implementations
 from tests.builders import make_model
 from tests.kernels.flat import network_of, padded
 
@@ -189,6 +188,6 @@ def test_what_a_device_cannot_do_is_pytorchs_with_one_warning(
 ) -> None:
     """The meta device has no numbers to compare."""
     model = CrossEncoder(str(tiny_model), **LENGTHS).to("meta")
-    ways = faster_implementations(model.network, model.part.probe(model._loaded), torch.device("meta"), "bf16")
+    ways = model.part.implementations(model._loaded, torch.device("meta"), "bf16")
     assert ways == Implementations.all("torch")
     assert len(caplog.records) == 1 and "PyTorch's is used" in caplog.text

@@ -73,8 +73,8 @@ def _chosen(
     for cell, found in trained:
         if cell.group.method != method or any(cell.point[key] != value for key, value in point.items()):
             continue
-        values = found.get("validation", {})
-        if cell.group not in best or values[cell.monitor] > best[cell.group][cell.monitor]:
+        values = found.get("validation")  # none without validation lists
+        if values and (cell.group not in best or values[cell.monitor] > best[cell.group][cell.monitor]):
             best[cell.group] = values
     return best
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
+from rerank.errors import UserError, needed
 from rerank.models.weights import find_model, initial_hashes
 from rerank.settings.ranges import Count, Positive, Rate, check_arguments
 
@@ -43,7 +43,7 @@ class LoRA:
 
 def adapted(network: Any, lora: LoRA, kind: str) -> Any:
     """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head."""
-    peft = _peft()
+    peft = needed("model.lora:", "peft", "lora")
     config = peft.LoraConfig(
         task_type=peft.TaskType[kind],
         r=lora.rank,
@@ -60,7 +60,7 @@ def adapted(network: Any, lora: LoRA, kind: str) -> Any:
 
 def with_adapter(network: Any, folder: Path) -> Any:
     """Put the adapters of a folder into a network, to be used and trained further."""
-    peft = _peft()
+    peft = needed("model.lora:", "peft", "lora")
     try:
         with warnings.catch_warnings(action="ignore"):  # of names that Transformers is about to change
             return peft.PeftModel.from_pretrained(network, str(folder), is_trainable=True)
@@ -96,11 +96,3 @@ def base_of(folder: Path, hashes: dict[str, str]) -> Path:
         if found.get(file) != sha256:
             raise UserError(f"{folder}: an adapter of another base than {name}, whose {file} is not the same")
     return base
-
-
-def _peft() -> Any:
-    try:
-        import peft
-    except ImportError as error:
-        raise UserError("model.lora: needs peft; pip install 'rerank-direct[lora]'") from error
-    return peft

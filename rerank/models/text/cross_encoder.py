@@ -146,7 +146,7 @@ class CrossEncoder(TextScorer):
         """Weights that were drawn and never trained; none where they add 0 to what the columns of ``start`` say."""
         if not self.missing or self._started or self._at_zero:
             return ""
-        return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random)"
+        return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random), and so scores are, too"
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed where the folder has none; a model that was trained starts anew.
@@ -229,7 +229,7 @@ class CrossEncoder(TextScorer):
         self.check(lists)
         inputs = self.text_inputs(lists)
         if self.start.columns:
-            inputs.read_beside = partial(self.start.of_lists, lists)
+            inputs.beside = partial(self.start.of_lists, lists)
         return inputs
 
     def text_inputs(self, lists: Lists) -> Inputs:

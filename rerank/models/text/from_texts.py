@@ -75,16 +75,12 @@ class TextScorer(RanksTexts, Scorer):
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def scores_of(
-        self,
-        query: str,
-        documents: Sequence[str],
-        columns: Mapping[str, Sequence[float] | Array] | None = None,
-        precision: Precision = "auto",
+        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
     ) -> Array:
         """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        scores = self.text_scores([(query, document) for document in documents], precision=precision)
+        scores = self.text_scores([(query, document) for document in documents])
         return self.add_start(scores, columns or {}) if self.start.columns else scores
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:

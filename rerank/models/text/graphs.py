@@ -10,15 +10,13 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError, needed, one_line
 from rerank.models.base import Inputs
 from rerank.models.scorer import ON_A_CPU
 from rerank.models.text.network import load_classifier, read_config
@@ -62,17 +60,17 @@ def write_graph(kind: str, folder: Path, batch: Mapping[str, Tensor]) -> Path:
             case "onnx-int8":
                 _compress_onnx(origin, path)
             case "openvino":
-                openvino = _needed("openvino", "openvino")
+                openvino = needed("formats:", "openvino", "openvino")
                 openvino.save_model(openvino.convert_model(origin), str(path), compress_to_fp16=False)
             case "openvino-int8":
-                openvino, nncf = _needed("openvino", "openvino"), _needed("nncf", "openvino")
+                openvino, nncf = needed("formats:", "openvino", "openvino"), needed("formats:", "nncf", "openvino")
                 made = nncf.compress_weights(openvino.Core().read_model(origin))
                 openvino.save_model(made, str(path), compress_to_fp16=False)
     return path
 
 
 def _write_onnx(folder: Path, batch: Mapping[str, Tensor], path: Path) -> None:
-    _needed("onnxscript", "export")
+    needed("formats:", "onnxscript", "export")
     network, _ = load_classifier(folder, read_config(folder, None))
     program = torch.onnx.export(
         network.eval(),
@@ -89,7 +87,7 @@ def _write_onnx(folder: Path, batch: Mapping[str, Tensor], path: Path) -> None:
 
 def _compress_onnx(whole: str, path: Path) -> None:
     """Products in int8: weights by column, activations as they come, by the range of a batch."""
-    onnx = _needed("onnx", "export")
+    onnx = needed("formats:", "onnx", "export")
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(whole)
@@ -115,22 +113,15 @@ def opened(graph: Path) -> Callable[[dict[str, Array]], Array]:
     """What scores a padded batch by an exported file, in float32 or int8, on as many threads as PyTorch has."""
     threads = torch.get_num_threads()
     if graph.suffix == ".onnx":
-        onnxruntime = _needed("onnxruntime", "export")
+        onnxruntime = needed("formats:", "onnxruntime", "export")
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         return lambda batch: session.run(["logits"], batch)[0][:, 0]
     # Where the processor has bf16, OpenVINO would take that for float32.
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads}
-    compiled = _needed("openvino", "openvino").compile_model(str(graph), "CPU", settings)
+    compiled = needed("formats:", "openvino", "openvino").compile_model(str(graph), "CPU", settings)
     return lambda batch: compiled(batch)["logits"][:, 0]
-
-
-def _needed(package: str, extra: str) -> Any:
-    try:
-        return import_module(package)
-    except ImportError as error:
-        raise UserError(f"formats: needs {package}; pip install 'rerank-direct[{extra}]'") from error
 
 
 @contextmanager

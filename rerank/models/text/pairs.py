@@ -8,7 +8,6 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from rerank.errors import UserError
-from rerank.kernels.flat import SEQUENCES, can_share, flatten, lay, on_cpu, rows
+from rerank.kernels.flat import SEQUENCES, can_share, flatten, lay, on_cpu
+from rerank.kernels.flat_attention import SEEN, having
 from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
@@ -90,8 +90,8 @@ class PairTemplate:
         ids[ranges(starts[:, 3], sizes[:, 3])] = documents
         return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
 
-    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Array]:
-        """Padded model input of pairs given as token ids: arrays ``[n, L]`` int64 by the model's argument names."""
+    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
+        """Padded model input of pairs given as token ids: ``[n, L]`` int64 by the model's argument names."""
         lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
         ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
         totals = lengths.sum(1) + self.special
@@ -101,7 +101,7 @@ class PairTemplate:
         if types is not None:
             padded["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
             padded["token_type_ids"][mask] = types
-        return padded
+        return {name: torch.from_numpy(array) for name, array in padded.items()}
 
 
 class PairInputs(Inputs):
@@ -118,7 +118,8 @@ class PairInputs(Inputs):
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
-        return self.join([self.queries[q] for q in self.query[rows]], [self.documents[d] for d in self.document[rows]])
+        documents = [self.documents[d] for d in self.document[rows]]
+        return self.template.join([self.queries[q] for q in self.query[rows]], documents)
 
     def flat(self, rows: Array, network: Any) -> dict[str, Any]:
         """The same tokens end to end, as the network reads them; none is padded before."""
@@ -140,9 +141,6 @@ class PairInputs(Inputs):
             same += int(lengths[0, 0]) + len(self.template.middle)
         same = min(same, int(totals.min()) - 1)
         return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
-
-    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
-        return {name: torch.from_numpy(array) for name, array in self.template.join(queries, documents).items()}
 
 
 class FlatInputs(Inputs):
@@ -188,7 +186,7 @@ class ChunkInputs(PairInputs):
         for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
             ids = self.documents[document]
             texts += [ids[i * size : (i + 1) * size] for i in range(count)]
-        batch = self.join([self.queries[q] for q in np.repeat(self.query[rows], counts)], texts)
+        batch = self.template.join([self.queries[q] for q in np.repeat(self.query[rows], counts)], texts)
         return batch if self.only_first else batch | {CHUNKS: torch.from_numpy(counts)}
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
@@ -205,16 +203,11 @@ def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
     given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
     counts = batch.get(CHUNKS)
-    with rows(batch[SEQUENCES]) if SEQUENCES in batch else nullcontext():
-        if counts is None:
-            return network(**given).logits[:, 0].float()
-        if long in ("max", "sum"):
-            return torch.segment_reduce(network(**given).logits[:, 0].float(), long, lengths=counts, unsafe=True)
-        token = _rows.set(counts)
-        try:
-            return network(**given).logits[:, 0].float()
-        finally:
-            _rows.reset(token)
+    with having(SEEN, batch.get(SEQUENCES)), having(_rows, counts):
+        scores: Tensor = network(**given).logits[:, 0].float()
+    if counts is None or long not in ("max", "sum"):
+        return scores
+    return torch.segment_reduce(scores, long, lengths=counts, unsafe=True)
 
 
 def mean_of_cls(network: Any) -> None:

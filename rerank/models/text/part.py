@@ -36,36 +36,6 @@ LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
 
 
-def probe(config: Any, tokenizer: Any, template: PairTemplate) -> dict[str, Tensor]:
-    """A short and a longer pair of random words, padded."""
-    special, rng = template.special, np.random.default_rng(0)
-    words = np.setdiff1d(np.arange(min(config.vocab_size, len(tokenizer))), tokenizer.all_special_ids)
-    longest = max(2, min(PROBE, positions_of(config, tokenizer)) - special)
-    of_query = (longest - 1) // 4 + 1
-    sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
-    return {name: torch.from_numpy(array) for name, array in template.join(*sides).items()}
-
-
-def faster_implementations(
-    network: Any, batch: Mapping[str, Tensor], device: torch.device, precision: Precision
-) -> Implementations:
-    """The faster implementations on a device, by the tables of ``docs/training.md``.
-
-    On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products make
-    PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
-    """
-    if device.type == "cpu":
-        half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
-        return Implementations(
-            scoring="own" if half and not amx else "torch",
-            training="own" if half else "torch",
-            dropped="own",
-            dropout="own",
-            products="own" if half and works() else "torch",
-        )
-    return faster_on_gpu(network, flatten(batch, network) if reads_flat(network) else {}, device, precision)
-
-
 def faster_on_gpu(network: Any, flat: Mapping[str, Any], device: torch.device, precision: Precision) -> Implementations:
     """Ours, where they work on a flat batch: on a CPU they were proved when the network was loaded."""
     given = {name: value.to(device) for name, value in flat.items()}
@@ -150,7 +120,13 @@ class TextPart:
         return loaded
 
     def probe(self, loaded: Loaded) -> dict[str, Tensor]:
-        return probe(loaded.network.config, self.tokenizer, loaded.template)
+        """A short and a longer pair of random words, padded."""
+        config, template, rng = loaded.network.config, loaded.template, np.random.default_rng(0)
+        words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
+        longest = max(2, min(PROBE, positions_of(config, self.tokenizer)) - template.special)
+        of_query = (longest - 1) // 4 + 1
+        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
+        return template.join(*sides)
 
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
         given = self.spec
@@ -167,7 +143,22 @@ class TextPart:
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
     def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
-        return faster_implementations(loaded.network, self.probe(loaded), device, precision)
+        """The faster implementations on a device, by the tables of ``docs/training.md``.
+
+        On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products
+        make PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
+        """
+        if device.type == "cpu":
+            half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
+            return Implementations(
+                scoring="own" if half and not amx else "torch",
+                training="own" if half else "torch",
+                dropped="own",
+                dropout="own",
+                products="own" if half and works() else "torch",
+            )
+        flat = flatten(self.probe(loaded), loaded.network) if reads_flat(loaded.network) else {}
+        return faster_on_gpu(loaded.network, flat, device, precision)
 
     def initial_hashes(self) -> dict[str, str]:
         return initial_hashes(self.spec.folder)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rerank.errors import NotFoundError, UserError
+from rerank.errors import NotFoundError, UserError, needed
 from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model
@@ -37,6 +36,8 @@ class Trees(Model):
 
     package: ClassVar[str]
     file: ClassVar[str]
+    smallest_leaf: ClassVar[str]
+    """The keys that say how small a leaf may be."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         columns = settings.pop("columns")
@@ -45,11 +46,7 @@ class Trees(Model):
         self.trees: int = settings["trees"]
         self.names: list[str] = []
         self.booster: Any = None
-        try:
-            self.module: Any = import_module(self.package)
-        except ImportError as error:
-            name = type(self).__name__
-            raise UserError(f"model: {name} needs {self.package}; pip install 'rerank-direct[ltr]'") from error
+        self.module: Any = needed(f"model: {type(self).__name__}", self.package, "ltr")
 
     def vectors(self, lists: Lists) -> Array:
         """What the trees read of the candidates, ``[T, C]``; NaN where a system did not return one."""

@@ -38,6 +38,7 @@ class LightGBM(Trees):
 
     package = "lightgbm"
     file = "model.txt"
+    smallest_leaf = "model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class FeatureNetwork(Scorer):
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
     def untrained(self) -> str:
-        return "" if self.names else f"{type(self).__name__}: was not trained, its weights are random"
+        return "" if self.names else f"{type(self).__name__}: was not trained, its weights and scores are random"
 
     def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
         """Scores of every candidate, ``[n]`` float32, in their order; by fresh weights before training.

@@ -27,6 +27,7 @@ class XGBoost(Trees):
 
     package = "xgboost"
     file = "model.json"
+    smallest_leaf = "model.min_child_weight"
 
     def __init__(
         self,
