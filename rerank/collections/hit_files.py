@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -34,8 +34,8 @@ class HitsFiles(HitsCollection):
         self.files = [self.path]
         if self.path.is_dir():
             found = (path for path in sorted(self.path.iterdir()) if path.is_file() and path.name[0] not in "._")
-            self.files = [path for path in found if _kind(path) in _READERS]
-        if not self.files or _kind(self.files[0]) not in _READERS:
+            self.files = [path for path in found if plain_name(path).suffix in _READERS]
+        if not self.files or plain_name(self.files[0]).suffix not in _READERS:
             raise UserError(
                 f"{self.path}: no hits; expected .jsonl, .ndjson, .json (plain or {', '.join(COMPRESSED)}) or .parquet "
                 "(rerank.Lists.from_dataframe reads .csv)"
@@ -43,15 +43,11 @@ class HitsFiles(HitsCollection):
 
     def records(self) -> Iterator[tuple[str, Record]]:
         for file in self.files:
-            yield from _READERS[_kind(file)](file)
+            yield from _READERS[plain_name(file).suffix](file)
 
     def fingerprint(self) -> str:
         folder = self.path if self.path.is_dir() else self.path.parent
         return digest("hits", json.dumps([self.fields, self.renamed]), sha256_of_files(folder, self.files))
-
-
-def _kind(path: Path) -> str:
-    return plain_name(path).suffix
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Record]]:
@@ -137,11 +133,9 @@ class RankLlmFile(HitsCollection):
 
 def _number(value: object, where: str, name: str) -> float:
     """A number, which some files have as text."""
-    try:
-        number = float(value) if isinstance(value, str) else value
-    except ValueError:
-        number = value
-    return finite(number, where, name)
+    with suppress(ValueError):
+        value = float(value) if isinstance(value, str) else value
+    return finite(value, where, name)
 
 
 class DatasetHits(HitsCollection):

@@ -58,8 +58,7 @@ class HitsCollection(ABC):
     def __init__(self, name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> None:
         self.name, self.fields = name, fields
         self.renamed = parse_columns(columns or ())
-        self.asked: Sequence[Query] | None = None
-        self._known: dict[str, Query] = {}
+        self.asked: dict[str, Query] | None = None
         self._numeric: set[str] = set()
 
     @abstractmethod
@@ -91,7 +90,7 @@ class HitsCollection(ABC):
 
     def _parts(self) -> Iterator[tuple[str, Query, list[Hit], bool]]:
         """Each record as its place, its query, its hits, and whether it is a row, of which a query may have more."""
-        left = iter(self.asked or ())
+        left = iter((self.asked or {}).values())
         answers = 0
         for where, record in self._entries():
             if (answer := _answer(where, record)) is not None:
@@ -146,7 +145,7 @@ class HitsCollection(ABC):
             )
         id = checked_id(record[key], f"{where}: {key}")
         if self.asked is not None:
-            return self._known.get(id, Query(id, ""))
+            return self.asked.get(id, Query(id, ""))
         if text is None:
             raise UserError(f"{where}: query {id!r} has no text; expected 'query', or name a file by --queries")
         if not isinstance(text, str):
@@ -155,8 +154,7 @@ class HitsCollection(ABC):
 
     def ask(self, queries: Sequence[Query]) -> None:
         """Take ids and texts of the queries from here: by id, or in the order of a search API's answers."""
-        self.asked = queries
-        self._known = {query.id: query for query in queries}
+        self.asked = {query.id: query for query in queries}
 
     def _hit(self, where: str, record: Record) -> Hit:
         for nested in (record[key] for key in NESTED if self.renamed and isinstance(record.get(key), dict)):

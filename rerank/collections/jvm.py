@@ -20,7 +20,7 @@ import logging
 import multiprocessing
 import os
 import re
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,7 @@ def _start() -> int:
 
 def anserini_jar() -> Path:
     """The jar of Anserini that pyserini brings; its name holds the version."""
-    spec = find_spec("pyserini")
-    if spec is None or spec.origin is None:
-        raise UserError("pyserini is not installed, and BM25 needs it; pip install pyserini")
-    return next((Path(spec.origin).parent / "resources" / "jars").glob("anserini-*-fatjar.jar"))
+    return next(Path(str(files("pyserini"))).glob("resources/jars/anserini-*-fatjar.jar"))
 
 
 def find_java() -> tuple[Path, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rerank.collections.base import Document, checked_id, joined
 from rerank.errors import UserError, nearest
-from rerank.storage.files import LONGEST_LINE, can_be_decompressed, decoded, open_text, raw_lines, read_lines
+from rerank.storage.files import LONGEST_LINE, can_be_decompressed, decoded, open_binary, raw_lines, read_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,11 +111,12 @@ def read_json_objects(
 
 def read_json(path: Path, right: str) -> Any:
     """What a JSON file holds; ``right`` shows in errors what it should be like."""
-    with open_text(path) as file, can_be_decompressed(path):
-        try:
-            return json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: not JSON ({error}); is it cut short? expected {right}") from error
+    with open_binary(path) as file, can_be_decompressed(path):
+        text = file.read().decode("utf-8-sig", errors="replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not JSON ({error}); is it cut short? expected {right}") from error
 
 
 def json_objects(values: Iterable[object], what: str, right: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,7 +8,6 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from pathlib import Path
 
 from rerank.errors import UserError, nearest
 from rerank.settings.help import screen
@@ -43,18 +42,10 @@ def measures() -> str:
 
 def collections() -> str:
     """List the collections that can be read."""
-    import rerank.collections
-    from rerank.collections.names import PREFIXES
-    from rerank.training.configuration import docstrings
+    from rerank.collections.names import KINDS, DemoCollection, IrDataset
 
-    texts: dict[str, str] = {}
-    for path in sorted(Path(rerank.collections.__path__[0]).rglob("*.py")):
-        texts |= docstrings(path)
-    first = {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
-    lines = {"an id": first["IrDataset"], "demo": first["DemoCollection"]}
-    for prefix in PREFIXES:  # a collection's documentation begins with how it is written
-        (lines[prefix],) = (text for text in first.values() if text.startswith(f"``{prefix}"))
-    return _page({"": lines}, "Files may be compressed: .gz, .xz, .zst, .bz2.")
+    kinds = {"an id": IrDataset, "demo": DemoCollection} | {f"{prefix}:": kind for prefix, kind in KINDS.items()}
+    return _page({"": _said(kinds)}, "Files may be compressed: .gz, .xz, .zst, .bz2.")
 
 
 def losses(name: str | None = None) -> str:
@@ -129,7 +120,7 @@ def _parameters(kind: type) -> Iterator[str]:
             yield f"{key}={default:g}" if isinstance(default, float) else f"{key}={default!r}"
 
 
-def _said(kinds: Mapping[str, type]) -> dict[str, str]:
+def _said(kinds: Mapping[str, object]) -> dict[str, str]:
     return {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()}
 
 

@@ -101,18 +101,16 @@ def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]
     """Apart from the other words: options that reach into cells (``--base.x=1``, ``--base.x 1``), with their values."""
     words: list[str] = []
     inside: list[tuple[str, str]] = []
-    remaining = list(argv)
-    while remaining:
-        word = remaining.pop(0)
+    remaining = iter(argv)
+    for word in remaining:
         key, equals, value = word.partition("=")
         if not key.startswith(("--base.", "--methods.")) or key == "--methods.help":
             words.append(word)
             continue
-        if not equals:
-            if not remaining:
-                raise UserError(f"{key}: needs a value")
-            value = remaining.pop(0)
-        inside.append((key.removeprefix("--"), value))
+        given = value if equals else next(remaining, None)
+        if given is None:
+            raise UserError(f"{key}: needs a value")
+        inside.append((key.removeprefix("--"), given))
     return words, inside
 
 

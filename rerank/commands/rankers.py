@@ -172,7 +172,7 @@ def verify(path: str) -> str:
     """Check that a folder of runs, models or lists is undamaged.
 
     Args:
-        path: the folder; every file in it that has a hash is read.
+        path: the folder; every file in it that has a hash is read, but for caches of tokens.
     """
     from rerank.commands.verify import verify as verified
 

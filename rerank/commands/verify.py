@@ -37,7 +37,7 @@ def _checked(folder: Path) -> str:
     if (folder / "state.json").is_file():
         check_checkpoint(folder, remembered=False)
         return "checkpoint"
-    if (folder / CONTRACT).is_file():
+    if (folder / CONTRACT).is_file() and not any(folder.glob("segments_*")):  # as a Lucene index has
         checked_contract(folder, remembered=False)
         return "model"
     if any((folder / name).is_file() for name in ("identity.json", "measures.json")) or any(folder.glob("test*.json")):

@@ -149,7 +149,7 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
             none = np.zeros(end - start, np.int32)
             writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows]})
         raw.unlink()
-        writer.close(
+        writer.finish(
             collection={"name": str(path), "fingerprint": key},
             retriever={},
             features={"first": first, "width": width},

@@ -122,7 +122,7 @@ def build_lists(
             asked = {q.id: qrels[q.id] for q in queries if qrels and qrels.get(q.id)}
             if asked:
                 write_qrels(temporary / "qrels.trec", asked)
-            writer.close(
+            writer.finish(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever=dict(retriever or {}),
                 depth=depth,

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.storage.arrow import Array, FlatFile, numbers, read_arrow
+from rerank.storage.arrow import Array, FlatFile, read_arrow
 from rerank.storage.files import plain_name
 from rerank.storage.hashes import KEY, ZEROS, check_seal, seal
 
@@ -41,7 +42,7 @@ class Column:
         return self.values[:, self.names.index(name)]
 
 
-def flat(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
+def flat_names(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
     """Names with each column's numbers in its place: ``features`` becomes ``features/1``, ``features/2`` and so on."""
     for name in names:
         file, _, number = name.partition("/")
@@ -104,8 +105,8 @@ def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
     if about.get(b"candidates", b"").decode() != candidates:
         raise UserError(f"{path}: a column of other candidates than those of {path.parent.parent}; make it again")
     names = tuple(json.loads(about[b"names"]))
-    flattened = pa.chunked_array([chunk.flatten() for chunk in table.column(0).chunks], pa.float32())
-    return Column(numbers(flattened).reshape(-1, len(names)), names, json.loads(about[b"made"]))
+    values = pc.list_flatten(table.column(0)).to_numpy().reshape(-1, len(names))
+    return Column(values, names, json.loads(about[b"made"]))
 
 
 def column_file(folder: Path, numbers: int) -> FlatFile:

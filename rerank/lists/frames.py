@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rerank import __version__
 from rerank.collections import Qrels, Query
 from rerank.collections.base import checked_id, checked_text
 from rerank.collections.queries import HIGHEST
@@ -21,7 +20,7 @@ from rerank.collections.records import NAMES, found_columns, read_csv, read_json
 from rerank.errors import UserError
 from rerank.lists.columns import Column, as_column, grouped
 from rerank.lists.judged import check_documents, check_queries, judged_documents
-from rerank.lists.layout import CANDIDATES, ENDS, VERSION, candidates_hash
+from rerank.lists.layout import CANDIDATES, ENDS, candidates_hash
 from rerank.lists.store import Store
 from rerank.lists.writer import Judgments
 from rerank.progress import log
@@ -243,10 +242,7 @@ def _memory(
         typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}
         tables[name] = pa.Table.from_batches([flat_batch(schema, typed)])
     manifest |= {
-        "version": VERSION,
-        "rerank": __version__,
         "judgments": judgments,
-        "counts": {"queries": len(lengths), "documents": tables["documents"].num_rows, "pairs": len(documents)},
         "candidates": candidates_hash(tables["queries"], tables["documents"], tables["candidates"]),
     }
     return Store(manifest, tables=tables, columns=columns, qrels=qrels)

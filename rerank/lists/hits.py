@@ -21,14 +21,12 @@ from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import log
+from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.runs import Scored, write_run
 from rerank.storage.arrow import Array, ArrowWriter, FlatFile, blocks, read_arrow
 
 HITS = 4096
 """Hits written at a time; more where a list has more."""
-
-PAIRS = 1 << 17
-"""Pairs taken over into the store at a time."""
 
 CANDIDATES = pa.schema([("document", pa.int32()), ("grade", pa.int16())])
 SCORES = pa.schema([("values", pa.float32())])
@@ -46,12 +44,11 @@ def lists_of_hits(
     """Store lists of hits, with their texts, labels, and a column for every number of a hit."""
     with new_lists(folder, replace) as temporary, ExitStack() as opened:
         collected = _Collected(temporary, depth, qrels, order, opened)
-        known = None if source.asked is None else {query.id for query in source.asked}
         left_out = 0
         batch: list[HitList] = []
         waiting = 0
         for ranked in source.lists():
-            if known is not None and ranked.query.id not in known:
+            if source.asked is not None and ranked.query.id not in source.asked:
                 left_out += 1
                 continue
             batch.append(ranked)
@@ -63,7 +60,7 @@ def lists_of_hits(
         if left_out:
             log.warning("%s: %d queries are not among those that were asked for; left out", source.name, left_out)
         if source.asked is not None:
-            collected.add([HitList(query, []) for query in source.asked if query.id not in collected.queries])
+            collected.add([HitList(query, []) for query in source.asked.values() if query.id not in collected.queries])
         collected.store(source)
     warn(source.name, collected.counts)
     if collected.cut:
@@ -77,7 +74,7 @@ class _Collected:
     def __init__(self, folder: Path, depth: int, qrels: Qrels | None, order: str | None, opened: ExitStack) -> None:
         self.folder, self.depth, self.qrels, self.order = folder, depth, qrels, order
         self.counts = dict.fromkeys(COUNTS, 0)
-        self.queries: dict[str, int] = {}
+        self.queries: dict[str, None] = {}  # in their order
         self.cut = 0
         self._lengths: list[int] = []
         self._distinct = Distinct()
@@ -90,8 +87,7 @@ class _Collected:
 
     def add(self, batch: Sequence[HitList]) -> None:
         kept = [(query, self._best(hits)) for query, hits in batch]
-        for query, _ in kept:
-            self.queries[query.id] = len(self.queries)
+        self.queries |= dict.fromkeys(query.id for query, _ in kept)
         hits = [hit for _, best in kept for hit in best]
         rows, new = self._distinct.place(hits)
         self.counts["empty_documents"] += sum(not hit.text.strip() for hit in new)
@@ -132,9 +128,9 @@ class _Collected:
             for query, hits in batch:
                 judged = {hit.id: hit.grade for hit in hits if hit.grade is not None}
                 self.counts["negative_grades"] += sum(grade < 0 for grade in judged.values())
-                if judged and self._grades is None:
-                    self._grades = self._writing.enter_context((self.folder / "qrels.trec").open("w", encoding="utf-8"))
-                if judged and self._grades is not None:
+                if judged:
+                    path = self.folder / "qrels.trec"
+                    self._grades = self._grades or self._writing.enter_context(path.open("w", encoding="utf-8"))
                     self._grades.writelines(f"{query.id} 0 {id} {grade}\n" for id, grade in judged.items())
         else:
             grades = [self.qrels.get(query.id, {}).get(hit.id, 0) for query, best in kept for hit in best]
@@ -171,7 +167,7 @@ class _Collected:
             write_run(self.folder / "run.trec", self._ranked(ends, rows["document"], scores[self.order]), self.order)
             self.counts |= {"queries": len(self.queries), "documents": self._texts.rows, "pairs": self._rows.rows}
             self.counts["queries_without_candidates"] = int((lengths == 0).sum())
-            writer.close(
+            writer.finish(
                 collection={"name": source.name, "fingerprint": source.fingerprint()},
                 retriever={"run": source.name},
                 depth=self.depth,

@@ -38,9 +38,8 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
     Returns:
         The group of every query, ``[Q]``, by its first; and whether groups are more than queries of one text.
     """
-    equal = grouped(len(lists), _linked(enumerate(lists.query_keys)))
-    assert equal is not None
-    groups = equal
+    first: dict[str, int] = {}
+    equal = groups = np.array([first.setdefault(key, i) for i, key in enumerate(lists.query_keys)], np.int64)
     if grouping == "auto" and lists.store.has_text:
         links = (near_links(lists.query_texts), "nearly equal texts"), (relevant_links(lists), "relevant documents")
         for more, what in links:
@@ -62,13 +61,13 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array,
     return (groups if several else equal), several
 
 
-def grouped(count: int, links: Iterable[tuple[int, int]], largest: int | None = None) -> Array | None:
+def grouped(count: int, links: Iterable[tuple[int, int]], largest: int) -> Array | None:
     """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to."""
     from scipy.cluster.hierarchy import DisjointSet
 
     groups, first = DisjointSet(range(count)), np.arange(count)
     for one, other in links:
-        if groups.merge(one, other) and largest is not None and groups.subset_size(one) > largest:
+        if groups.merge(one, other) and groups.subset_size(one) > largest:
             return None
     for group in groups.subsets():
         first[list(group)] = min(group)

@@ -52,6 +52,8 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
         added: ``[T]`` whether a candidate was added for training; it counts for nobody but itself.
         depth: candidates of a list whose mean and deviation count.
     """
+    if not len(values):
+        return np.zeros(0, np.float32)
     offsets = offsets[np.flatnonzero(np.diff(offsets, prepend=-1))]  # without empty lists
     starts, lists = offsets[:-1], len(offsets) - 1
     x, of = values.astype(np.float64), list_numbers(len(values), offsets[:-1])
@@ -62,14 +64,10 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
     mean = np.bincount(of, np.where(counted, x, 0), lists) / np.maximum(count, 1)
     off = x - mean[of]
     deviation = np.sqrt(np.bincount(of, np.where(counted, off, 0) ** 2, lists) / np.maximum(count, 1))
-    lowest, highest = (_of_each(ufunc, x, counted, starts) for ufunc in (np.minimum, np.maximum))
+    lowest = np.minimum.reduceat(np.where(counted, x, np.inf), starts)
+    highest = np.maximum.reduceat(np.where(counted, x, -np.inf), starts)
     varies = (count > 0) & (lowest < highest)  # a deviation may be above 0 by rounding alone
     z = np.where(varies[of], off / np.where(varies, deviation, 1)[of], 0)
-    z = np.fmax(z, np.where(varies, _of_each(np.minimum, z, known, starts), 0)[of])  # what is NaN is the lowest, too
+    least = np.minimum.reduceat(np.where(known, z, np.inf), starts)
+    z = np.fmax(z, np.where(varies, least, 0)[of])  # what is NaN is the lowest, too
     return np.clip(z, -LARGEST, LARGEST).astype(np.float32)
-
-
-def _of_each(ufunc: np.ufunc, values: Array, where: Array, starts: Array) -> Array:
-    """The smallest or largest of some of each list's numbers, ``[Q]``."""
-    none = np.inf if ufunc is np.minimum else -np.inf
-    return ufunc.reduceat(np.where(where, values, none), starts) if len(starts) else np.zeros(0)

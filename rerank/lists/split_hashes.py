@@ -33,13 +33,9 @@ def split_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
     store = lists.store
     rows, numbers = by_first_appearance(lists.documents)
     texts = hashlib.sha256()
-    for table, chosen, names in (
-        (store.queries, lists.queries, ("query_id", "text")),
-        (store.documents, rows, ("doc_id", "text")),
-    ):
-        for name in names:
-            if name in table.column_names:
-                _hash_strings(texts, table.column(name), chosen)
+    for table, chosen in ((store.queries, lists.queries), (store.documents, rows)):
+        for column in table.columns:  # ids and, where there are some, texts
+            _hash_strings(texts, column, chosen)
     found = {
         "texts": texts.hexdigest(),
         "candidates": _hash(np.asarray(lists.offsets, "<i8"), numbers),

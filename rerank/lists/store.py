@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
-from rerank.lists.columns import Column, as_column, check_name, column_file, load_column, write_column
-from rerank.lists.columns import flat as flat_names
+from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
 from rerank.lists.layout import TABLES, read_manifest
 from rerank.lists.scaled import scaled_rows
-from rerank.storage.arrow import Array, numbers, read_arrow
+from rerank.storage.arrow import Array, read_arrow
 from rerank.storage.files import atomic_file, cannot_be_written
 from rerank.storage.hashes import check_files, check_seal
 from rerank.storage.locks import held
@@ -79,38 +78,35 @@ class Store:
     def has_text(self) -> bool:
         return "text" in self.documents.column_names
 
-    def _numbers(self, table: str, column: str) -> Array:
-        return numbers(self.table(table).column(column))
-
     @cached_property
     def query(self) -> Array:
         """The row of each candidate's query, ``[T]`` int32."""
-        return self._numbers("candidates", "query")
+        return self.table("candidates")["query"].to_numpy()
 
     @cached_property
     def document(self) -> Array:
         """The row of each candidate's document, ``[T]`` int32."""
-        return self._numbers("candidates", "document")
+        return self.table("candidates")["document"].to_numpy()
 
     @cached_property
     def grades(self) -> Array:
         """The grade of each candidate, ``[T]`` int16; 0 where unjudged or judged negative."""
-        return self._numbers("candidates", "grade")
+        return self.table("candidates")["grade"].to_numpy()
 
     @cached_property
     def ends(self) -> Array:
         """Where each list ends among the candidates, ``[Q]`` int64."""
-        return self._numbers("ends", "end")
+        return self.table("ends")["end"].to_numpy()
 
     @cached_property
     def added(self) -> Array:
         """How many of each list's last candidates were added, and are hidden unless asked for, ``[Q]`` int32."""
-        return self._numbers("ends", "added")
+        return self.table("ends")["added"].to_numpy()
 
     @property
     def added_rows(self) -> Array:
         """Whether each candidate was added, ``[T]`` bool."""
-        return self._numbers("candidates", "added").astype(bool)
+        return self.table("candidates")["added"].to_numpy().astype(bool)
 
     @cached_property
     def qrels(self) -> Qrels | None:
@@ -256,7 +252,8 @@ class Store:
 
     def in_memory(self) -> Store:
         """The same without its folder, which may go away afterwards."""
-        tables = {name: pa.ipc.open_stream(_bytes(self.table(name))).read_all() for name in TABLES}
+        assert self.folder is not None
+        tables = {name: pa.ipc.open_stream((self.folder / f"{name}.arrow").read_bytes()).read_all() for name in TABLES}
         entries = {name: self.entry(name) for name in self.column_names}
         columns = {name: replace(column, values=np.array(column.values)) for name, column in entries.items()}
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
@@ -267,14 +264,6 @@ class Store:
         return " ".join(files.get(name, "") for name in ("queries.arrow", "documents.arrow"))
 
 
-def _bytes(table: pa.Table) -> pa.Buffer:
-    """A table as it would be written, so that nothing of it lies in a mapped file any more."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
-
-
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:
     """A table of several stores as one: texts as they lie, rows numbered on from one part to the next."""
     tables = [part.table(name) for part in parts]
@@ -283,7 +272,7 @@ def _joined(parts: Sequence[Store], name: str) -> pa.Table:
     counted = {"query": "queries", "document": "documents", "end": "candidates"}
     joined = {}
     for column in tables[0].column_names:
-        values = [numbers(table.column(column)) for table in tables]
+        values = [table[column].to_numpy() for table in tables]
         if column in counted:
             rows = [part.table(counted[column]).num_rows for part in parts[:-1]]
             before = np.cumsum([0, *rows]).astype(values[0].dtype)

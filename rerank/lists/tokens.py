@@ -216,10 +216,9 @@ def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, quer
 
 
 def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> None:
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = {"truncated_queries": 0, "truncated_documents": 0}
     sides = ("queries", store.queries, query), ("documents", store.documents, document)
     for name, table, side in sides:
-        cuts = []
         with (
             tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress,
             ArrowWriter(folder / f"{name}.arrow", SCHEMA) as file,
@@ -228,9 +227,8 @@ def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query
                 texts = table.column("text").slice(start, BATCH).to_pylist()
                 ids, cut = encode(tokenizer, side, texts)
                 file.add({"ids": ids})
-                cuts.append(cut)
+                report[f"truncated_{name}"] += cut
                 progress.update(len(texts))
-        report[f"truncated_{name}"] = sum(cuts)
     write_sealed(folder / REPORT, report | {"files": hash_files(folder, [f"{name}.arrow" for name, _, _ in sides])})
 
 

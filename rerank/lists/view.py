@@ -18,7 +18,6 @@ from rerank.collections.in_memory import as_qrels
 from rerank.errors import UserError, one_line
 from rerank.html import ROWS, shown
 from rerank.lists.frames import as_table, store_of
-from rerank.lists.layout import VERSION
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.retrieval.runs import RunTable, write_run
@@ -59,8 +58,8 @@ class Lists:
     @classmethod
     def of(cls, store: Store) -> Lists:
         """All lists of a store, without what was added to them."""
-        starts = np.concatenate([store.ends[:0], [0], store.ends[:-1]])[: len(store.ends)].astype(np.int64)
-        return cls(store, np.arange(len(starts)), starts, store.ends - starts - store.added)
+        lengths = np.diff(store.ends, prepend=0)
+        return cls(store, np.arange(len(lengths)), store.ends - lengths, lengths - store.added)
 
     @classmethod
     def open(cls, folder: str | Path) -> Lists:
@@ -141,7 +140,7 @@ class Lists:
                     run = Lists(store, self.queries, self.starts, retrieved).run()
                     write_run(temporary / "run.trec", run, store.order)
                 counts = {"queries": len(self), "documents": len(chosen), "pairs": self.size}
-                writer.close(
+                writer.finish(
                     collection=store.manifest["collection"],
                     retriever=store.manifest["retriever"],
                     order=store.order,
@@ -416,7 +415,6 @@ def concat(parts: Sequence[Lists]) -> Lists:
     if judged != {"grades"} and any(part.qrels is not None for part in parts):
         qrels = {query: given for part in parts for query, given in (part.qrels or {}).items()}
     manifest = {
-        "version": VERSION,
         "collection": {"name": " + ".join(str(store) for store in stores), "fingerprint": ""},
         "retriever": {},
         "order": orders.pop() if len(orders) == 1 else None,

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 
@@ -60,25 +60,19 @@ def _link(source: str | Path, target: str | Path) -> None:
         shutil.copy2(source, target)
 
 
-class StoreWriter:
+class StoreWriter(ExitStack):
     """Collects candidates and columns, and writes what a lists folder has beside its texts.
 
-    ``queries.arrow`` and ``documents.arrow`` are written by whoever has them, before :meth:`close`.
+    ``queries.arrow`` and ``documents.arrow`` are written by whoever has them, before :meth:`finish`.
     """
 
     def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
         self.folder, self.names = folder, {check_name(name): tuple(numbers) for name, numbers in columns.items()}
         self.lists = 0
-        self._open = ExitStack()
-        self._candidates = self._open.enter_context(FlatFile(folder, CANDIDATES))
-        self._ends = self._open.enter_context(FlatFile(folder, ENDS))
-        self._columns = {name: self._open.enter_context(column_file(folder, len(n))) for name, n in self.names.items()}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+        self._candidates = self.enter_context(FlatFile(folder, CANDIDATES))
+        self._ends = self.enter_context(FlatFile(folder, ENDS))
+        self._columns = {name: self.enter_context(column_file(folder, len(n))) for name, n in self.names.items()}
 
     def add(self, lengths: Array, added: Array, documents: Array, grades: Array, /, **columns: Array) -> None:
         """Append lists.
@@ -99,7 +93,7 @@ class StoreWriter:
             self._columns[name].add(values=as_column(name, values))
         self.lists += len(lengths)
 
-    def close(
+    def finish(
         self,
         *,
         collection: Mapping[str, Any],

@@ -13,7 +13,7 @@ from rerank.collections import Collection, Document, Query
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
-from rerank.storage.arrow import Array, batched, numbers, read_arrow, write_arrow
+from rerank.storage.arrow import Array, batched, read_arrow, write_arrow
 from rerank.storage.files import atomic_file, cache_folder, digest
 from rerank.storage.hashes import UNSEALED, check_seal, read_sealed, seal, write_sealed
 from rerank.storage.locks import held
@@ -83,7 +83,7 @@ class Vectors:
             table = read_arrow(self.path(number))
             size = table.schema.field("vector").type.list_size
             flat = pa.chunked_array([chunk.flatten() for chunk in table.column("vector").chunks], pa.float16())
-            yield table.column("doc_id").to_pylist(), numbers(flat).reshape(-1, size).astype(np.float32)
+            yield table.column("doc_id").to_pylist(), flat.to_numpy().reshape(-1, size).astype(np.float32)
 
 
 def build_vectors(collection: Collection, encoder: Encoder) -> Vectors:

@@ -96,8 +96,7 @@ def _table(rows: Rows, empty: list[str], name: str) -> RunTable:
     numbers = np.array([codes.setdefault(query, len(codes)) for query in queries], np.int32)
     ids = np.array(documents, dtype=object)
     if ranks is None:  # as trec_eval: descending ids
-        order = np.empty(len(ids), np.int64)
-        order[np.argsort(ids, kind="stable")] = -np.arange(len(ids))
+        order = -np.argsort(np.argsort(ids, kind="stable"))
     else:
         order = no_gaps(floats(ranks, where, "rank"), where)
     for query in empty:

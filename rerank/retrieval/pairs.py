@@ -108,16 +108,13 @@ def _text_rows(path: Path) -> Iterator[Row]:
         expected = expected or COLUMNS.get(len(columns), " (or ".join(COLUMNS.values()) + ")")
         if COLUMNS.get(len(columns)) != expected:
             raise UserError(f"{where}: {len(columns)} columns; expected {expected}")
-        if len(columns) == 3:
-            yield where, columns[0], columns[1], columns[2], [_reciprocal(columns[2], where)]
-        else:
+        if len(columns) == 6:
             yield where, columns[0], columns[2], columns[3], [columns[4]]
-
-
-def _reciprocal(rank: str, where: str) -> float:
-    if not (rank.isascii() and rank.isdigit() and len(rank) < 20 and int(rank)):
-        raise UserError(f"{where}: rank {rank!r}; expected a whole number from 1")
-    return 1 / int(rank)
+            continue
+        query, document, rank = columns
+        if not (rank.isascii() and rank.isdigit() and len(rank) < 20 and int(rank)):
+            raise UserError(f"{where}: rank {rank!r}; expected a whole number from 1")
+        yield where, query, document, rank, [1 / int(rank)]
 
 
 def _json(path: Path, run: bool) -> Reader:
@@ -223,7 +220,7 @@ def _batches(names: Sequence[str], rows: Iterator[Row]) -> Iterator[PairBatch]:
 
 
 def _rank(rank: object, where: str) -> int:
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, OverflowError):
         number = float(rank)  # type: ignore[arg-type]
         if number.is_integer() and abs(number) < 1 << 63:
             return int(number)

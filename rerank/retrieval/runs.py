@@ -14,7 +14,7 @@ from rerank.errors import UserError
 from rerank.html import shown
 from rerank.progress import tqdm
 from rerank.retrieval.pairs import PairFile, no_gaps
-from rerank.storage.arrow import Array
+from rerank.storage.arrow import Array, blocks
 from rerank.storage.files import COMPRESSED, atomic_write
 
 if TYPE_CHECKING:
@@ -108,9 +108,7 @@ def _in_order(codes: Array, keys: Array, ranks: Array) -> bool:
 
 
 def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents: pa.ChunkedArray) -> None:
-    first = 0
-    while first < len(queries):
-        last = max(int(np.searchsorted(offsets, offsets[first] + SLICE, side="right")) - 1, first + 1)
+    for first, last in blocks(offsets, SLICE):
         start, end = int(offsets[first]), int(offsets[last])
         some = documents.slice(start, end - start).combine_chunks().dictionary_encode()
         pairs = (codes[start:end] - first).astype(np.int64) * len(some.dictionary) + some.indices.to_numpy()
@@ -118,7 +116,6 @@ def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents:
         if len(twice := pairs[1:][pairs[1:] == pairs[:-1]]):
             query, document = divmod(int(twice[0]), len(some.dictionary))
             raise TwiceError(queries[first + query], some.dictionary[document].as_py())
-        first = last
 
 
 def as_float32(scores: Sequence[float] | Array) -> Array:

@@ -19,7 +19,7 @@ from rerank.models.mixed import unmixed
 from rerank.models.scorer import Scorer
 from rerank.progress import log
 from rerank.scoring.together import together
-from rerank.storage.arrow import Array, blocks, numbers, read_arrow, write_arrow
+from rerank.storage.arrow import Array, blocks, read_arrow, write_arrow
 from rerank.storage.files import atomic_file, digest
 from rerank.storage.hashes import UNSEALED, check_seal, seal
 from rerank.storage.identity import canonical
@@ -83,7 +83,7 @@ class Parts:
             seal(temporary)
 
     def scores(self) -> Array:
-        parts = (numbers(read_arrow(self._path(part)).column("score")) for part in range(len(self._ranges)))
+        parts = (read_arrow(self._path(part))["score"].to_numpy() for part in range(len(self._ranges)))
         return np.concatenate([np.zeros(0, np.float32), *parts])
 
 

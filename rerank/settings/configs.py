@@ -52,7 +52,8 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     node, content = _parse(path, text)
     if "extends" not in content or text:
         return _over({}, content, path)
-    where = f"{path}:{next(key.start_mark.line for key, _ in node.value if key.value == 'extends') + 1}: extends"
+    lines = (key.start_mark.line for key, _ in node.value if key.value == "extends")
+    where = f"{path}:{next(lines, node.start_mark.line) + 1}: extends"  # it may come by a merge key
     other, chain = content.pop("extends"), [*extending, path.resolve()]
     if not isinstance(other, str) or not other:
         raise UserError(f"{where}: takes the path of one file, not {other!r}")

@@ -9,7 +9,6 @@ from argparse import SUPPRESS, Action
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-INDENT = 4
 NUMBERS = {"int": "N", "float": "X"}
 
 
@@ -60,7 +59,7 @@ def help_page(prog: str, about: str, actions: Sequence[Action], required: Collec
             lines += ["", head]
         for key in there:
             lines.append(f"  {written[key]}")
-            indent = " " * (INDENT + 2)
+            indent = " " * 6
             lines += textwrap.wrap(_said(by_name[key]), width, initial_indent=indent, subsequent_indent=indent)
     if page.examples:
         lines += ["", "examples", *(f"  {line}" for line in page.examples.splitlines())]

@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from importlib import import_module
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -192,7 +191,8 @@ def refused(message: str, options: Sequence[str], classes: Classes) -> str:
             known = {option.lstrip("-").partition(".")[0] for option in options}
             name = found[1] if key or first in known else first
             return f"{key and key + '.'}{name}: there is no such key{nearest_option(name, options)}"
-        return f"{key}.{found[1]}: {_short(kind)} has no {found[1]}{nearest(found[1], _parameters(kind))}"
+        takes = inspect.signature(find_class(kind, object, key)).parameters
+        return f"{key}.{found[1]}: {_short(kind)} has no {found[1]}{nearest(found[1], takes)}"
     if kind and (found := re.search(r"arguments are required: (.*)", text)):
         needed = re.sub(r" - Expected.*", "", found[1])
         return f"{key}: {_short(kind)} needs {needed}; give --{key}.{needed.split(',')[0]}"
@@ -250,9 +250,3 @@ def _in_words(name: str) -> list[str]:
 
 def _short(kind: str) -> str:
     return kind.rpartition(".")[2]
-
-
-def _parameters(kind: str) -> list[str]:
-    """What a class takes, by its import path."""
-    module, _, name = kind.rpartition(".")
-    return list(inspect.signature(getattr(import_module(module), name)).parameters)

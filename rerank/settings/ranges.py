@@ -98,7 +98,7 @@ def check_value(key: str, value: Any, hint: Any) -> None:
         raise UserError(f"{key}: expected {expected}, not {reprlib.repr(value)}")
     ranges = [_range_of(kind) for kind in kinds]
     if _is_number(value) and None not in ranges and not any(value in allowed for allowed in ranges if allowed):
-        shown = f"{value:g}" if abs(value) < 1e15 else reprlib.repr(value)
+        shown = f"{value:.15g}" if abs(value) < 1e15 else reprlib.repr(value)
         raise UserError(f"{key}: must be {ranges[0]}, not {shown}")
     if isinstance(value, list | tuple) and (inner := next(iter(get_args(kinds[0])), None)):
         for number, item in enumerate(value):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from contextlib import ExitStack
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -24,20 +26,14 @@ SIGNS = 1 << 29
 T = TypeVar("T")
 
 
-class ArrowWriter:
+class ArrowWriter(ExitStack):
     """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
+        super().__init__()
         self.schema, self.rows = schema, 0
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pa.ipc.new_stream(self._sink, schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._writer.close()
-        self._sink.close()
+        sink = self.enter_context(pa.OSFile(str(path), "wb"))
+        self._writer = self.enter_context(pa.ipc.new_stream(sink, schema))
 
     def add(self, batch: Mapping[str, Any]) -> None:
         """Append rows; memory is that of these. Texts of more than 2 GiB together become several batches."""
@@ -72,11 +68,6 @@ def read_arrow(path: Path) -> pa.Table:
         raise UserError(f"{path}: not a whole Arrow file ({error}); build the lists again") from error
 
 
-def numbers(column: pa.ChunkedArray) -> Array:
-    """A column of numbers as an array: a view of the mapped file where it lies in one piece."""
-    return column.chunk(0).to_numpy() if column.num_chunks == 1 else column.to_numpy()
-
-
 def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
     """Some rows of a column of texts, in as many chunks as Arrow's 32-bit offsets ask for."""
     try:
@@ -88,7 +79,7 @@ def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
         return pa.chunked_array([*taken(column, rows[:half]).chunks, *taken(column, rows[half:]).chunks], column.type)
 
 
-class FlatFile:
+class FlatFile(ExitStack):
     """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
 
     Blocks wait in nameless files on the same disk, so that memory holds one of them at a time, and a process that is
@@ -96,16 +87,9 @@ class FlatFile:
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
-        self.schema = schema
-        self._files = {field.name: tempfile.TemporaryFile(dir=folder) for field in schema}  # noqa: SIM115 - see __exit__
-        self.rows = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
+        super().__init__()
+        self.schema, self.rows = schema, 0
+        self._files = {field.name: self.enter_context(tempfile.TemporaryFile(dir=folder)) for field in schema}  # noqa: SIM115
 
     def add(self, **columns: Array) -> None:
         """Append rows: ``[n]``, or ``[n, C]`` of fixed-size lists, for every column."""
@@ -154,7 +138,7 @@ class Ragged:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
         self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
         self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
-        self._starts = np.cumsum([0, *map(len, chunks)])
+        self._starts = [0, *accumulate(map(len, chunks))]
 
     @classmethod
     def joined(cls, parts: Sequence[Ragged]) -> Self:
@@ -162,30 +146,16 @@ class Ragged:
         return cls(pa.chunked_array([chunk for part in parts for chunk in part.column.chunks], parts[0].column.type))
 
     def __len__(self) -> int:
-        return int(self._starts[-1])
+        return self._starts[-1]
 
     def __getitem__(self, row: int) -> Array:
-        chunk = int(np.searchsorted(self._starts, row, side="right")) - 1
-        offsets, inside = self._offsets[chunk], row - int(self._starts[chunk])
+        chunk = bisect_right(self._starts, row) - 1
+        offsets, inside = self._offsets[chunk], row - self._starts[chunk]
         return self._values[chunk][offsets[inside] : offsets[inside + 1]]
 
     def take(self, rows: Array) -> Array:
         """The lists of some rows, one after the other, in one array."""
-        of = np.searchsorted(self._starts, rows, side="right") - 1
-        begins, lengths = np.empty((2, len(rows)), dtype=np.int64)
-        chunks = np.unique(of)
-        for chunk in chunks:
-            here = of == chunk
-            inside, offsets = rows[here] - self._starts[chunk], self._offsets[chunk]
-            begins[here], lengths[here] = offsets[inside], offsets[inside + 1] - offsets[inside]
-        places = ranges(begins, lengths)
-        if len(chunks) == 1:
-            return self._values[chunks[0]][places]
-        of = np.repeat(of, lengths)
-        found = np.empty(len(places), dtype=self._values[0].dtype if self._values else np.int32)
-        for chunk in chunks:
-            found[of == chunk] = self._values[chunk][places[of == chunk]]
-        return found
+        return np.concatenate([np.zeros(0, np.int32), *(self[row] for row in rows.tolist())])
 
     def lengths(self) -> Array:
         return np.concatenate([np.zeros(0, np.int64), *map(np.diff, self._offsets)])

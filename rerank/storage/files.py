@@ -68,19 +68,12 @@ def plain_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
-def open_text(path: str | Path) -> IO[str]:
-    """Open a text file, compressed or plain, as UTF-8; undecodable bytes become U+FFFD, for the reader to see."""
-    return io.TextIOWrapper(open_binary(path), encoding="utf-8", errors="replace")
-
-
 @contextmanager
 def can_be_decompressed(path: Path) -> Iterator[None]:
     """Turn what a decompressor finds wrong with a file into one line that names it."""
     try:
         yield
-    except UserError:
-        raise
-    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, OSError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if path.suffix not in COMPRESSED:
             raise
         raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error

@@ -63,12 +63,10 @@ def held(path: str | Path, doing: str, wait: bool = False) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with cannot_be_written(path):
             make_parent(path)
-            locked = _acquire(place, path, doing, wait, stack)
-            if locked:
+            if _acquire(place, path, doing, wait, stack):
                 _clear_away(path)
-        if locked:
-            _mine.held.add(key)
-            stack.callback(_mine.held.discard, key)
+                _mine.held.add(key)
+                stack.callback(_mine.held.discard, key)
         yield
 
 

@@ -144,11 +144,7 @@ def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
     for name, module in homes.items():
         spec = find_spec(module)
         assert spec is not None and spec.origin is not None
-        lines[name] = docstrings(Path(spec.origin))[name].partition("\n")[0]
+        nodes = ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+        kind = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
+        lines[name] = (ast.get_docstring(kind) or "").partition("\n")[0]
     return lines
-
-
-def docstrings(path: Path) -> dict[str, str]:
-    """What the classes of a file say of themselves."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.name: ast.get_docstring(node) or "" for node in nodes if isinstance(node, ast.ClassDef)}

@@ -59,7 +59,7 @@ def test_a_line_may_be_a_list(tmp_path: Path) -> None:
         {"query": {"qid": "q2", "text": "text of q2"}, "candidates": [hit(ROWS[2])]},  # rank_llm's requests
     ]
     assert read(write(tmp_path / "lists.jsonl", lists)) == READ
-    (tmp_path / "lists.json").write_text(json.dumps(lists, indent=1))
+    (tmp_path / "lists.json").write_text(json.dumps(lists, indent=1), encoding="utf-8-sig")
     assert read(tmp_path / "lists.json") == READ
     del lists[1]["query"]
     pq.write_table(pa.Table.from_pylist(lists[:1]), tmp_path / "lists.parquet")

@@ -80,6 +80,12 @@ def test_a_line_per_value_is_the_mean_over_folds(tmp_path: Path) -> None:
             assert width == pytest.approx(stats.sem(folds))
 
 
+def test_without_validation_lists_a_line_is_empty(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path)
+    trained = [(cell, {}) for cell, _ in make_trained(plan)]
+    assert [line.x for line in search_lines(plan, Figure("search", lines=RATE, **OVER_ALPHA), trained)] == [[], []]
+
+
 def test_what_is_not_shown_is_chosen_on_validation_per_fold_and_seed(tmp_path: Path) -> None:
     plan = make_plan(tmp_path)
     trained = make_trained(plan)

@@ -71,7 +71,7 @@ def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = N
 @given(TEXTS)
 def test_nearly_equal_texts_are_all_linked_and_no_others(texts: list[str]) -> None:
     pairs = [(i, j) for i, j in itertools.combinations(range(len(texts)), 2) if near(texts[i], texts[j])]
-    assert as_sets(grouped(len(texts), near_links(texts))) == components(len(texts), pairs)
+    assert as_sets(grouped(len(texts), near_links(texts), len(texts))) == components(len(texts), pairs)
     for i, j in near_links(texts):
         assert near(texts[i], texts[j])
         assert i < j
@@ -88,7 +88,7 @@ def test_nearly_equal_texts_of_two_sides_are_found_from_either(some: list[str], 
 def test_queries_are_linked_by_the_relevant_documents_that_they_share(relevant: list[set[int]]) -> None:
     lists = questions([f"query{i}" for i in range(len(relevant))], relevant)
     pairs = [(i, j) for i, j in itertools.combinations(range(len(relevant)), 2) if relevant[i] & relevant[j]]
-    assert as_sets(grouped(len(relevant), relevant_links(lists))) == components(len(relevant), pairs)
+    assert as_sets(grouped(len(relevant), relevant_links(lists), len(relevant))) == components(len(relevant), pairs)
 
 
 @given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=12), st.integers(1, 6))

@@ -112,6 +112,7 @@ def test_ties_go_by_rank_then_by_line(tmp_path: Path) -> None:
         ("1 Q0 b 2 1e999 t", "run:2: score '1e999'"),
         ("1 Q0 b 2 1e39 t", "run:2: score '1e39'"),
         ("1 Q0 b second 1.0 t", "run:2: rank 'second'"),
+        (f"1 Q0 b {'9' * 400} 1.0 t", "run:2: rank '9"),
         ("1 Q0 b 0x2 1.0 t", "run:2: rank '0x2'"),
         ("1 Q0 b 1.5 1.0 t", "run:2: rank '1.5'; expected a whole number"),
         *((f"1 Q0 b{blank}c 2 1.0 t", "run:2: 7 columns") for blank in "\t\v\f\r\x1c\x1f\x85\u00a0\u2003"),

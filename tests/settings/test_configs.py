@@ -135,6 +135,12 @@ def test_below_methods_a_dot_is_a_dot(tmp_path: Path) -> None:
     }
 
 
+def test_extends_may_come_by_a_merge_key(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text("a: 1\n")
+    (tmp_path / "y.yaml").write_text("keep: &b\n  extends: x.yaml\n<<: *b\n")
+    assert read_config(tmp_path / "y.yaml")["a"] == 1
+
+
 def test_numbers_are_read_as_options_are(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("rate: 1e-3\nname: '1e-3'\nday: 2020-01-01\n")

@@ -187,6 +187,7 @@ def test_a_class_of_a_user_is_checked_as_ours() -> None:
     assert line(Own, 0) == "Own.size: must be at least 1, not 0"
     assert line(Own, 1.5) == "Own.size: expected a whole number, not 1.5"
     assert line(Own, True) == "Own.size: expected a whole number, not True"
+    assert line(Own, 1, [1 + 1e-9]) == "Own.shares[0]: must be in [0, 1], not 1.000000001"
     assert line(Own, 1, [0.5, 2]) == "Own.shares[1]: must be in [0, 1], not 2"
     assert line(Own, 1, "half") == "Own.shares: expected a list or None, not 'half'"
     settings = PLAIN | {"sampler": {"class_path": f"{__name__}.Own", "init_args": {"size": 0}}}

@@ -23,7 +23,7 @@ from rerank.storage.files import (
     atomic_write,
     check_apart,
     digest,
-    open_text,
+    open_binary,
     plain_name,
     read_blocks,
     read_lines,
@@ -36,7 +36,7 @@ TEXT = "eins\nzwei €\n"
 def test_plain_and_compressed_files_read_alike(tmp_path: Path) -> None:
     for suffix in ("", *PACK):
         path = write_packed(tmp_path / f"a{suffix}", TEXT)
-        assert open_text(path).read() == TEXT
+        assert open_binary(path).read() == TEXT.encode()
         assert list(read_lines(path)) == [(1, "eins"), (2, "zwei €")]
 
 
@@ -58,11 +58,11 @@ def test_names_without_what_says_that_they_are_compressed() -> None:
 def test_files_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     script = """
 import locale, sys
-from rerank.storage.files import atomic_write, open_text
+from rerank.storage.files import atomic_write, read_lines
 assert locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8")
 with atomic_write(sys.argv[1]) as file:
     file.write(chr(0x20ac))
-assert open_text(sys.argv[1]).read() == chr(0x20ac)
+assert list(read_lines(sys.argv[1])) == [(1, chr(0x20ac))]
 """
     plain = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "file")], check=True, timeout=60, env=plain)

@@ -84,8 +84,10 @@ def test_the_card_says_how_each_file_is_loaded_and_how_it_scored(best: Path, lis
         backend, name = one.file.split("/")
         assert f'CrossEncoder(path, backend="{backend}", model_kwargs={{"file_name": "{name}"}})' in card
         assert one.size == (tmp_path / "out" / one.file).stat().st_size
+    (tmp_path / "out" / "README.md").write_text(f"{card}\n## Mix\n\nHalf BM25.\n")
     again = rerank.export_model(tmp_path / "out", lists, tmp_path / "again")
-    assert (tmp_path / "again" / "README.md").read_text().count("## Exported files") == len(again) == 1
+    card = (tmp_path / "again" / "README.md").read_text()
+    assert card.count("## Exported files") == len(again) == 1 and "\n## Mix\n\nHalf BM25.\n" in card
 
 
 @needs_onnx

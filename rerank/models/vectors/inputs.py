@@ -15,7 +15,7 @@ from rerank.features.normalise import Normaliser
 from rerank.features.parse import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
-from rerank.lists.columns import Column, as_column, flat
+from rerank.lists.columns import Column, as_column, flat_names
 from rerank.lists.frames import memory_store
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
@@ -34,7 +34,7 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
         raise UserError(f"{lists.store}: {holds} name columns to read (model.columns), there are {there}")
     if not columns:
         raise UserError(f"model.columns: is empty; name some of {', '.join(store.column_names)}, or leave it out")
-    return list(flat(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
+    return list(flat_names(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
 
 
 def vectors(lists: Lists, names: Sequence[str]) -> Array:
