@@ -152,6 +152,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     def search() -> Run:
         index = Path(known["index"])
         if not index.is_dir():  # RERANK_HOME was emptied, or another user asks
+            _check(output, DemoCollection())
             index = build_index(DemoCollection())
         return BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
 

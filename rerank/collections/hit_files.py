@@ -15,6 +15,7 @@ from rerank.collections.base import Query, checked_id, joined
 from rerank.collections.hits import BATCH, NOT_COLUMNS, RIGHT, HitsCollection, Record, finite
 from rerank.collections.records import json_objects, read_json, read_json_objects
 from rerank.errors import NotFoundError, UserError, nearest, one_line
+from rerank.progress import log
 from rerank.storage.files import COMPRESSED, digest, open_parquet, plain_name, read_lines
 from rerank.storage.hashes import sha256_of, sha256_of_files
 
@@ -91,6 +92,9 @@ def read_lists(path: Path) -> Iterator[tuple[str, Query, list[RankedHit]]]:
     seen = set()
     for number, entry in enumerate(entries, 1):
         where = f"{path}: list {number}"
+        if isinstance(entry, dict) and entry.get("hits") == []:
+            log.warning("%s has no hits, where the query's id would be; left out", where)
+            continue
         try:
             query = Query(checked_id(entry["hits"][0]["qid"], where), joined([entry["query"]]))
             found = ((hit["docid"], hit["content"], hit["rank"], hit["score"]) for hit in entry["hits"])

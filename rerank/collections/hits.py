@@ -99,7 +99,9 @@ class HitsCollection(ABC):
                 yield where, query, [self._hit(where, self._rename(hit)) for hit in answer], False
                 continue
             record = self._rename(record)
-            listed = next((record[key] for key in LISTS if key in record), None)
+            named = [record[key] for key in LISTS if key in record]
+            row = bool(_key(record, NAMES["doc_id"]))  # its numbers may have such names, too
+            listed = next((value for value in named if not row or isinstance(value, list | dict)), None)
             if listed is None:
                 yield where, self._query(where, record), [self._hit(where, record)], True
             else:
@@ -278,8 +280,8 @@ def finite(value: object, where: str, name: str) -> float:
 def _answer(where: str, record: Record) -> list[Record] | None:
     """The hits of a search API's answer; None for what is none."""
     hits = record.get("hits")
-    if "error" in record and not isinstance(hits, list | dict):
-        error = record["error"]
+    error = record.get("error")
+    if isinstance(error, str | dict) and error and not isinstance(hits, list | dict):
         parts = [error[key] for key in ("type", "reason") if error.get(key)] if isinstance(error, dict) else [error]
         said = " ".join(": ".join(map(str, parts)).split())[:300]
         raise UserError(f"{where}: an error in place of hits ({said}); ask again")

@@ -194,8 +194,10 @@ class Cluster:
 
     def _fits(self, node: Mapping[str, Any]) -> int:
         has = node["Resources"]
-        fits = has.get("CPU", 0) // self.cpus
-        return int(min(fits, has.get("GPU", 0) // self.gpus) if self.gpus else fits)
+        fits, there = has.get("CPU", 0) // self.cpus, has.get("GPU", 0)
+        if self.gpus:  # a share is of one GPU
+            fits = min(fits, there // self.gpus if self.gpus >= 1 else there * int(1 / self.gpus + 1e-9))
+        return int(fits)
 
     def _ask(self, id: str) -> Any:
         """Let a machine look at the file that was written here."""

@@ -98,6 +98,8 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
         raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
+    if config.num_gpus > 1 and config.num_gpus % 1:
+        raise UserError(f"num_gpus: {config.num_gpus:g}; several GPUs are whole ones, and a share is below 1")
     rows = [*config.methods, *first_stage_names(config)[:1]]
     check_methods("baseline", [config.baseline] if config.baseline is not None else [], rows)
     if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:

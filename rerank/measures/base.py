@@ -69,7 +69,8 @@ def behind(relaxation: SoftRanks, batch: Batch, ranks: Tensor) -> Tensor:
 class Measure(ABC):
     """A measure of ranked lists, exact (:meth:`exact`, at best 1) or made differentiable (:meth:`relaxed`).
 
-    A relaxed measure may exceed 1, where a document has weight at several ranks (SmoothI).
+    A relaxed measure may exceed 1, where a document has weight at several ranks (SmoothI), or many are half inside a
+    cut-off.
 
     Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
 
@@ -128,7 +129,7 @@ class Measure(ABC):
 
         Args:
             relaxation: what stands in for sorting.
-            scores: ``[B, N]`` floating point.
+            scores: ``[B, N]`` floating point; float16 and bfloat16 are computed in float32.
             labels: ``[B, N]`` grades.
             mask: ``[B, N]`` bool, True for real documents; None when all are real.
             seeds: ``[B]`` int64 for random choices, or None.
@@ -142,6 +143,7 @@ class Measure(ABC):
         import torch
 
         self.check(relaxation)
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if mask is None:
             mask = torch.ones_like(scores, dtype=torch.bool)
         labels = labels.to(scores.dtype).masked_fill(~mask, 0.0)

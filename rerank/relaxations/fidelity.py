@@ -59,7 +59,7 @@ def fidelity(
         raise ValueError("labels are needed for the gap to a measure")
     if mask is None:
         mask = torch.ones_like(scores, dtype=torch.bool)
-    scores = scores.masked_fill(~mask, 0.0)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(~mask, 0.0)
     labels = torch.zeros_like(scores) if labels is None else labels.to(scores.dtype).masked_fill(~mask, 0.0)
     seeds = torch.zeros(len(scores), dtype=torch.int64, device=scores.device)  # the same whenever it is measured
     order = order_of(scores, mask)

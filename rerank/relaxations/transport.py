@@ -34,7 +34,7 @@ class OptimalTransport(RankIndicators):
     tensor([0.2841, 0.7159])
 
     Args:
-        epsilon: strength of the entropy; exact as it goes to 0.
+        epsilon: strength of the entropy; exact as it goes to 0, with enough iterations.
         iterations: Sinkhorn iterations.
     """
 
@@ -73,4 +73,5 @@ def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
     mean = scores.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
     centred = (scores - mean).masked_fill(~mask, 0.0)
     variance = centred.square().sum(dim=1, keepdim=True) / count
-    return torch.sigmoid(centred / torch.where(variance > 0, variance, 1.0).sqrt())
+    varies = variance > 1e-36  # the root of less has no finite derivative in float32
+    return torch.sigmoid(centred / torch.where(varies, variance, 1.0).sqrt())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -60,14 +61,14 @@ def recipes(page: str) -> list[Recipe]:
         name, _, text = section.partition("\n")
         shell, code = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("sh", "python"))
         if shell and code:
-            packages = [word.strip('"') for word in shell[1].removeprefix("pip install ").split()]
-            found.append(Recipe(name.strip(), packages, code[1]))
+            packages = shlex.split(shell[1].removeprefix("pip install "))
+            found.append(Recipe(name.strip(), ["rerank-direct"] if "-e" in packages else packages, code[1]))
     return found
 
 
 def python_of(recipe: Recipe, environments: Path) -> Path | str:
     """The Python of an environment with the recipe's packages, or why there is none."""
-    if recipe.packages[0].startswith("rerank-direct"):
+    if recipe.packages == ["rerank-direct"]:  # an extra of this checkout
         return Path(sys.executable)
     place = environments / re.sub(r"\W+", "-", recipe.name).strip("-")
     python = place / "bin" / "python"

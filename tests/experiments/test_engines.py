@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -23,7 +24,7 @@ from rerank.commands.cli import main
 from rerank.experiments.cells import Job
 from rerank.experiments.conduct import configured
 from rerank.experiments.engines import Reply, Workers
-from rerank.experiments.on_ray import variables
+from rerank.experiments.on_ray import Cluster, variables
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment, Task
 from rerank.experiments.worker import train_cell
@@ -231,6 +232,7 @@ def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
         (["--share=1"], "share: '1' is no NUMBER/COUNT"),
         (["--num_gpus=1"], "num_cpus, num_gpus: are for engine: ray"),
         (["--engine=ray", "--num_cpus=0"], "num_cpus: must be at least 1"),
+        (["--engine=ray", "--num_gpus=1.5"], "num_gpus: 1.5; several GPUs are whole ones"),
         (["--engine=rey"], "rey"),
     ],
 )
@@ -431,6 +433,12 @@ def test_a_node_that_does_not_share_the_disk_is_refused(here: Path, tmp_path: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("gpus", "fits"), [(0, 16), (0.05, 16), (0.2, 10), (0.6, 2), (1, 2), (2, 1), (4, 0)])
+def test_a_share_of_a_gpu_is_of_one_gpu(gpus: float, fits: int) -> None:
+    cluster: Any = SimpleNamespace(cpus=1, gpus=gpus)
+    assert Cluster._fits(cluster, {"Resources": {"CPU": 16.0, "GPU": 2.0}}) == fits
+
+
 def test_a_node_without_room_for_a_cell_is_refused(here: Path, tmp_path: Path, cluster: Any) -> None:
     process = on_ray(here, tmp_path / "out", cluster.address, "--num_cpus=8", "--num_gpus=1")
     _, said = process.communicate(timeout=300)

@@ -158,6 +158,7 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
         "wrong and far apart": (-grades * 1e4, grades, None),
         "a thousand apart": (wide / 10, grades, None),
         "tiny": (wide * 1e-30, grades, None),
+        "of a subnormal variance": (usual * 1e-22, grades, None),
         "as far apart as is promised": (wide * 1e8, grades, None),
         "the smallest differences": (wide.sign() * 1e-45, grades, None),
         "normal, with the smallest differences": (wide.sign() * 1e-45 + 1e-38, grades, None),

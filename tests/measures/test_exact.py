@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from rerank.measures import parse
+from rerank.relaxations import Exact, NeuralSort, Relaxation, SoftSort
+from rerank.relaxations.fidelity import fidelity
 from tests.measures.evaluator import evaluate
 
 NAMES = [
@@ -31,3 +33,14 @@ def test_exact_values_are_those_of_evaluation(name: str, seed: int) -> None:
     torch.testing.assert_close(
         parse(name).exact(scores, labels, mask), evaluate(name, scores, labels, mask), atol=1e-5, rtol=0
     )
+
+
+@pytest.mark.parametrize("relaxation", [SoftSort(), NeuralSort(), Exact()], ids=repr)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(relaxation: Relaxation, dtype: torch.dtype) -> None:
+    scores = torch.randn(2, 20, generator=torch.Generator().manual_seed(0)).to(dtype)
+    labels = torch.arange(20).expand(2, 20) % 19
+    for name in ("nDCG(dcg='exp-log2')@10", "nERR@10"):
+        found = parse(name).relaxed(relaxation, scores, labels)
+        assert torch.equal(found, parse(name).relaxed(relaxation, scores.float(), labels))
+    assert fidelity(relaxation, scores) == fidelity(relaxation, scores.float())
