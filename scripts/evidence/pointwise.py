@@ -81,6 +81,16 @@ def after_three(loss: str, mix: str, seen: bool | None = None) -> Found:
     return difference(trained, documents.values("", 0, "BM25 + cosines"))
 
 
+def from_documents(mix: str) -> pd.DataFrame:
+    """Three passes of twin-sigmoid from the model that documents alone made."""
+    return study_values("documents-passes", start="documents", claims=807, mix=mix)
+
+
+def more_from_documents(mix: str) -> Found:
+    """Against one pass from there."""
+    return difference(from_documents(mix), documents.values("documents", 807, mix))
+
+
 def judged(found: Found) -> str:
     return f"{found}, {found.verdict()}"
 
@@ -140,15 +150,32 @@ def three() -> Iterator[list[object]]:
         yield [mix, mean(values("TwinSigmoid", mix, 3)), judged(gap), plain(gap.finds(), 3), judged(other)]
 
 
+@table("pointwise-documents")
+def three_from_documents() -> Iterator[list[object]]:
+    yield ["ranking", "three passes from documents", "− one from there", "finds", "− three from a fresh head", "finds"]
+    for mix in MIXES:
+        gap, other = more_from_documents(mix), difference(from_documents(mix), values("TwinSigmoid", mix, 3))
+        finds = [plain(found.finds(), 3) for found in (gap, other)]
+        yield [mix, mean(from_documents(mix)), judged(gap), finds[0], judged(other), finds[1]]
+
+
 @table("pointwise-nfcorpus")
 def on_nfcorpus() -> Iterator[list[object]]:
     yield ["loss", *MIXES, *(f"− BCE, prior .1, {mix}" for mix in MIXES), "finds, alone"]
-    for loss in ("SoftmaxCE", "TwinSigmoid", "BCE", "BCE-prior"):
+    for loss in ("SoftmaxCE", "TwinSigmoid", "MSE", "BCE", "BCE-prior"):
         gaps = [nfcorpus_gap(loss, "BCE-prior", mix) for mix in MIXES] if loss != "BCE-prior" else []
         finds = [plain(gaps[0].finds(), 3)] if gaps else [""] * (len(MIXES) + 1)
         yield [LOSSES[loss], *(mean(nfcorpus(loss, mix)) for mix in MIXES), *map(judged, gaps), *finds]
     alone = [mean(nfcorpus("", mix)) for mix in ("cosines", "BM25", "BM25 + cosines")]
     yield ["no training: cosines, BM25, both", *alone, *[""] * (len(MIXES) + 1)]
+
+
+@table("pointwise-nfcorpus-mse")
+def mse_on_nfcorpus() -> Iterator[list[object]]:
+    yield ["loss", *(f"− MSE, {mix}" for mix in MIXES), "finds, + BM25"]
+    for loss in ("SoftmaxCE", "TwinSigmoid", "BCE-prior"):
+        gaps = [nfcorpus_gap(loss, "MSE", mix) for mix in MIXES]
+        yield [LOSSES[loss], *map(judged, gaps), plain(gaps[1].finds(), 3)]
 
 
 @table("pointwise-seeds")
