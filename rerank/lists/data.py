@@ -105,7 +105,7 @@ def shards(names: Sequence[str]) -> list[str]:
 def judged_lists(folder: str, way_out: str = "") -> Lists:
     """The lists of a folder whose queries have judgments."""
     lists = Lists.open(folder)
-    if lists.qrels is None:
+    if lists.qrels is None or not lists.judged.any():
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
     if without := int((~lists.judged).sum()):  # an experiment opens a folder for every cell
         say_once(f"{folder}: {without} of {len(lists)} queries have no judgments and are left out")

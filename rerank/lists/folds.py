@@ -101,6 +101,8 @@ class FoldsData(Data):
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
         if self.assignment is None:
             folds = drawn_folds(lists, self.folds, self.seed, self.groups)
+            if len(np.unique(folds)) < self.folds:
+                raise UserError(f"data.folds: {self.lists} has too few groups of queries for {self.folds} folds")
         else:
             folds = self._assigned(self.assignment, lists.query_ids)
         test = folds == self.fold - 1

@@ -53,6 +53,19 @@ def test_a_share_that_leaves_nothing_to_train_on_is_refused() -> None:
         keep_back(questions(["a", "a", "a"]), 0.1, 1)
 
 
+def test_queries_that_belong_together_have_to_fill_the_folds(tmp_path: Path) -> None:
+    questions(["a", "b", "a"]).save(tmp_path / "lists")
+    with pytest.raises(UserError, match="has too few groups of queries for 3 folds"):
+        FoldsData(str(tmp_path / "lists"), 1, 3, groups="none").splits(1)
+
+
+def test_lists_of_which_no_query_is_judged_are_refused_at_once(tmp_path: Path) -> None:
+    questions(["a", "b"]).save(tmp_path / "train")
+    questions(["c", "d"], judged=["q1"]).select([0]).save(tmp_path / "test")
+    with pytest.raises(UserError, match="test: has no judgments"):
+        ListsData(str(tmp_path / "train"), test=str(tmp_path / "test"), validation_share=0).splits(1)
+
+
 def test_folds_of_others_that_part_a_text_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     questions(["a", "b", "a"]).save(tmp_path / "lists")
     (tmp_path / "folds.json").write_text('[["q0"], ["q1"], ["q2"]]')
