@@ -12,6 +12,7 @@ from scripts.evidence.calibration import kept_promises
 from scripts.evidence.documents import MIXES, against_fresh, gain
 from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept, ranked
+from scripts.evidence.ladders import ladder
 from scripts.evidence.losses import OTHER, SIX, losses, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, rankings_of_scifact, taught
 from scripts.evidence.pointwise import (
@@ -158,6 +159,9 @@ def claims_of_how_to() -> Iterator[Claim]:
     yield Claim("docs/internals/speed.md", words, rows)
     words = f"{mean(exact)} in float32 and {mean(quantised)} in int8 by ONNX Runtime: {of_queries(quantised - exact)}"
     yield Claim("docs/export.md", words, rows)
+    means = [mean(ladder("dl")[0][rung]) for rung in ("averaged", "fused", "first stage")]
+    words = "{} and {}, where the first stage has {}".format(*means)
+    yield Claim("docs/compare.md", words, "ladders.tsv.xz: dl, averaged, fused, first stage")
     made, broken = kept_promises()
     yield Claim("docs/calibration.md", f"Of the {made} promises by the lowest cut {broken} are broken", "scores.tsv.xz")
     yield Claim("docs/calibration.md", f"(below: {broken} of {made})", "scores.tsv.xz")
