@@ -21,6 +21,7 @@ from scripts.evidence.pointwise import (
     by_passes,
     by_rate,
     direct,
+    documents_or_fresh,
     nfcorpus_gap,
 )
 from scripts.evidence.statistics import MARGIN, Found, difference, plain, pooled, table
@@ -88,6 +89,12 @@ def effects() -> dict[str, Effect]:
         },
         "passes": Effect(passes, by_passes(DIRECT, MIXES[-1]), "SciFact", "pointwise"),
         "rate": Effect("or four times the rate, one pass", by_rate(DIRECT, MIXES[-1]), "SciFact", "pointwise"),
+        "documents, passes": Effect(
+            "three passes from documents alone, not from a fresh head, mixed with both",
+            documents_or_fresh(MIXES[-1]),
+            "SciFact",
+            "pointwise",
+        ),
     }
     for name, what in {
         "linear": linear,

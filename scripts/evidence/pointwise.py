@@ -91,6 +91,11 @@ def more_from_documents(mix: str) -> Found:
     return difference(from_documents(mix), documents.values("documents", 807, mix))
 
 
+def documents_or_fresh(mix: str) -> Found:
+    """Against three passes from a fresh head."""
+    return difference(from_documents(mix), values("TwinSigmoid", mix, 3))
+
+
 def judged(found: Found) -> str:
     return f"{found}, {found.verdict()}"
 
@@ -154,7 +159,7 @@ def three() -> Iterator[list[object]]:
 def three_from_documents() -> Iterator[list[object]]:
     yield ["ranking", "three passes from documents", "− one from there", "finds", "− three from a fresh head", "finds"]
     for mix in MIXES:
-        gap, other = more_from_documents(mix), difference(from_documents(mix), values("TwinSigmoid", mix, 3))
+        gap, other = more_from_documents(mix), documents_or_fresh(mix)
         finds = [plain(found.finds(), 3) for found in (gap, other)]
         yield [mix, mean(from_documents(mix)), judged(gap), finds[0], judged(other), finds[1]]
 
