@@ -108,7 +108,8 @@ def _metadata(
 
 
 def _training(config: Mapping[str, Any], data: Mapping[str, str], network: bool, name: str) -> dict[str, str]:
-    loss = f"`{describe(config['loss'])}`" if config.get("loss") else "its library's own objective"
+    own = "RankNet" if "rank:pairwise" in str(config["model"]) else "LambdaMART"
+    loss = f"`{describe(config['loss'])}`" if config.get("loss") else f"its library's own {own}"
     rows = {"loss": loss, "model": f"`{describe(config['model'], name)}`"}
     if network:
         rates = config["optimization"]

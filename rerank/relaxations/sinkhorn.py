@@ -75,6 +75,11 @@ def balanced_product(
     return _Balanced.apply(logits, values, rows, columns, rounds, tolerance, softmax)
 
 
+def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
+    """The same with logarithms throughout, and all rounds: slower, for entries whose exponential would underflow."""
+    return _LogBalanced.apply(logits, values, rows, columns, rounds)
+
+
 LOOK = 8  # rounds between two looks at whether lists have converged
 
 
@@ -157,11 +162,8 @@ def _offsets(used: Tensor, like: Tensor) -> Tensor:
     return torch.full_like(like[:, :1], torch.inf).masked_fill_(used[:, None, :], least)
 
 
-class LogBalanced(torch.autograd.Function):
-    """:func:`balanced_product` in logarithms, and all rounds, for entries whose exponential would underflow: slower.
-
-    Vectors are logarithms, ``[B, N]``; the matrices of the backward pass are computed anew.
-    """
+class _LogBalanced(torch.autograd.Function):
+    """Vectors are logarithms, ``[B, N]``; the matrices of the backward pass are computed anew."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:

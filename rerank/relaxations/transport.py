@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
-from rerank.relaxations.sinkhorn import LogBalanced, balanced_product, by_lists, sums_by_lists
+from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product, sums_by_lists
 from rerank.settings.ranges import Count, Positive
 
 _PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
@@ -64,7 +64,7 @@ class OptimalTransport(RankIndicators):
         logits = cost / -self.epsilon
         if self.epsilon >= _PLAIN:
             return balanced_product(logits, values, first(mask), mask, self.iterations)
-        return LogBalanced.apply(logits, values, first(mask), mask, self.iterations)
+        return log_balanced_product(logits, values, first(mask), mask, self.iterations)
 
 
 def _squashed(scores: Tensor, mask: Tensor) -> Tensor:

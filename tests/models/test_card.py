@@ -79,7 +79,10 @@ def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
     data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5", "--tracker=[]"]
     train([*data, "--model=LightGBM", "--model.trees=2", f"--output={tmp_path / 'trees'}"])
     train([*data, "--model=MLP", "--model.hidden=[4]", "--loss=ListNet", f"--output={tmp_path / 'mlp'}"])
-    for name, model, loss in (("trees", "LightGBM", "LambdaMART"), ("mlp", "MLP", "ListNet")):
+    others = ["--model=XGBoost", "--model.objective=rank:pairwise", "--model.trees=2", "--model.threads=1"]
+    train([*data, *others, f"--output={tmp_path / 'pairs'}"])
+    made_by = ("trees", "LightGBM", "LambdaMART"), ("pairs", "XGBoost", "own RankNet"), ("mlp", "MLP", "ListNet")
+    for name, model, loss in made_by:
         card = ModelCard.load(tmp_path / name / "best" / "README.md")
         measures = json.loads((tmp_path / name / "measures.json").read_text())
         assert {r.metric_type: r.metric_value for r in card.data.eval_results} == measures["test"]
