@@ -57,8 +57,6 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
         right, wanted = type(value) is int and value > 0, "a whole number from 1"
         if key == "dcg":
             right, wanted = value in ("log2", "exp-log2"), "'log2' or 'exp-log2'"
-        if key == "max_rel" and right:  # float32 holds two to its power, and one over that
-            right, wanted = value <= 100, "a whole number from 1 to 100"
         if not right:
             raise UserError(f"measure {text!r}: {key} must be {wanted}, not {value!r}")
     if kind.needs_cutoff and "cutoff" not in settings:
