@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.demo import DemoCollection
-from rerank.collections.folders import BeirFolder, FilesFolder, Folder, SmartFolder, TrecFolder
+from rerank.collections.folders import BeirFolder, FilesFolder, Folder
 from rerank.collections.hit_files import DatasetHits, HitsFiles, RankLlmFile
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.lucene import LuceneCollection
@@ -27,8 +27,6 @@ PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint
 KINDS: dict[str, Callable[..., Collection]] = {
     "beir": BeirFolder,
     "files": FilesFolder,
-    "trec": TrecFolder,
-    "smart": SmartFolder,
     "lucene": LuceneCollection,
     "rank_llm": RankLlmFile,
     "hits": HitsFiles,
@@ -50,8 +48,6 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             - an ir_datasets id: ``cranfield``, ``beir/scifact/train``;
             - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
-            - ``trec:DIR``, a folder of TREC-tagged files, topics and ``qrels``;
-            - ``smart:DIR``, a folder with ``NAME.ALL``, ``NAME.QRY`` and ``NAME.REL``, as SMART has them (CISI);
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
             - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
             - ``hits:FILE`` or ``hits:DIR``, lists of hits with their texts, as any engine writes them (JSONL, Parquet,
@@ -81,8 +77,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
     if OWN.fullmatch(prefix) and not Path(name).exists():
         return _own(prefix, path if separator else None, fields)
     if Path(name).expanduser().is_dir():
-        ways = f"beir:{name}, files:{name}, trec:{name} or smart:{name}"
-        raise UserError(f"unknown collection {name!r}; for a folder, write {ways}")
+        raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
     known = [start + path for start in PREFIXES] if separator else [*known_ids(), "demo"]
     raise UserError(
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "

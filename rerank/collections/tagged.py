@@ -1,4 +1,4 @@
-"""Files in TREC's tags: documents in ``<DOC>`` with a ``<DOCNO>``, topics in ``<top>``."""
+"""TREC's markup: the text of tagged documents, and files of topics (``<top>``)."""
 
 from __future__ import annotations
 
@@ -7,99 +7,38 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rerank.collections.base import Document, checked_id
-from rerank.collections.records import ChosenFields
+from rerank.collections.base import checked_id
 from rerank.errors import UserError
 from rerank.storage.files import read_lines
 
 TAG = re.compile(r"<!--.*?-->|</?([a-zA-Z][^\s<>]*)[^<>]*>", re.DOTALL)
-DOCNO = re.compile(r"<DOCNO>(.*?)</DOCNO>", re.DOTALL | re.IGNORECASE)
-# Not text: the ids, and the header lines that a web crawl put before the page.
-LEFT_OUT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>", re.DOTALL | re.IGNORECASE)
-# Nor are programs and styles in a page. CDATA is text.
-PROGRAM = re.compile(r"<(script|style)\b[^<>]*>", re.IGNORECASE)
-END = {tag: re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in ("script", "style")}
+# Ids, the header lines that a web crawl put before the page, programs and styles are not text; CDATA is.
+NOT_TEXT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>|<(script|style)\b[^<>]*>.*?</\2\s*>", re.DOTALL | re.IGNORECASE)
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
+TOPIC = re.compile(r"(</?top>)", re.IGNORECASE)
 NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
 LABEL = re.compile(r"\s*(?:(?:Topic|Description|Narrative):)?\s*", re.IGNORECASE)
 
 
-def blocks(path: Path, tag: str) -> Iterator[tuple[str, str]]:
-    """What stands between ``<tag>`` and ``</tag>``, with the place of each; what is outside is passed over."""
-    border = re.compile(f"(</?{tag}>)", re.IGNORECASE)
-    where = ""
-    lines: list[str] | None = None
-    for number, line in read_lines(path):
-        for part in border.split(line):
-            if not border.fullmatch(part):
-                if lines is not None:
-                    lines.append(part)
-            elif part[1] != "/":
-                if lines is not None:
-                    raise UserError(f"{where}: <{tag}> is not closed before the next; expected </{tag}>")
-                where, lines = f"{path}:{number}", []
-            elif lines is None:
-                raise UserError(f"{path}:{number}: </{tag}> closes nothing; expected <{tag}> before it")
-            else:
-                yield where, "\n".join(lines)
-                lines = None
-    if lines is not None:
-        raise UserError(f"{where}: <{tag}> is not closed by the end of the file; expected </{tag}>")
-
-
 def tag_names(markup: str) -> set[str]:
-    """The names of the tags, in lower case."""
+    """Return the names of the tags in lower case."""
     return {match[1].lower() for match in TAG.finditer(markup) if match[1]}
 
 
 def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
-    """The text of a document's markup, or of the tags chosen, without tags and blank lines, entities resolved."""
-    if fields is None:
-        parts = [LEFT_OUT.sub(" ", markup)]
-    else:
+    """Return a document's text, or that of the chosen tags, without tags and blank lines, entities resolved."""
+    parts = [markup]
+    if fields is not None:
         flags = re.DOTALL | re.IGNORECASE
         elements = [rf"<{re.escape(field)}(?:\s[^<>]*)?>(.*?)</{re.escape(field)}>" for field in fields]
         parts = [part for element in elements for part in re.findall(element, markup, flags)]
-    kept = CDATA.sub(lambda found: html.escape(found[1]), "\n".join(parts))
-    text = html.unescape(TAG.sub(" ", _without_programs(kept)))
-    return "\n".join(line for line in map(str.strip, text.splitlines()) if line)
-
-
-def tagged_documents(path: Path, chosen: ChosenFields) -> Iterator[tuple[str, Document]]:
-    """Documents of a TREC-tagged file and their places."""
-    for where, markup in blocks(path, "DOC"):
-        _check_closed(markup, where)
-        match = DOCNO.search(markup)
-        if match is None:
-            raise UserError(f"{where}: this <DOC> has no id; expected <DOCNO>…</DOCNO>")
-        chosen.note(tag_names(markup))
-        yield where, Document(checked_id(match[1].strip(), where), tagged_text(markup, chosen.fields))
-
-
-def _check_closed(markup: str, where: str) -> None:
-    """Refuse a document in which what is left out has no end: looking for it from each start anew takes for ever."""
-    upper = markup.upper()
-    for tag in ("DOCNO", "DOCID", "DOCHDR"):
-        if upper.count(f"<{tag}>") > upper.count(f"</{tag}>"):
-            raise UserError(f"{where}: <{tag}> is not closed in this <DOC>; expected </{tag}>")
-
-
-def _without_programs(markup: str) -> str:
-    """Markup without scripts and styles; one that is not closed stays, with all that follows."""
-    parts, at = [], 0
-    for start in PROGRAM.finditer(markup):
-        if start.start() >= at:
-            end = END[start[1].lower()].search(markup, start.end())
-            if end is None:
-                break
-            parts.append(markup[at : start.start()])
-            at = end.end()
-    return " ".join([*parts, markup[at:]])
+    text = CDATA.sub(lambda found: html.escape(found[1]), NOT_TEXT.sub(" ", "\n".join(parts)))
+    return "\n".join(line for line in map(str.strip, html.unescape(TAG.sub(" ", text)).splitlines()) if line)
 
 
 def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
-    """Topics of a TREC file: the place, number and text of each; by default the title makes the text."""
-    for where, markup in blocks(path, "top"):
+    """Yield place, number and text of each topic of a TREC file; the title makes the text unless fields are named."""
+    for where, markup in _topic_blocks(path):
         number = NUMBER.search(markup)
         if number is None:
             raise UserError(f"{where}: this topic has no number; expected <num>…")
@@ -111,5 +50,24 @@ def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[st
             if found is None:
                 there = ", ".join(sorted(tag_names(markup) - {"num"})) or "none"
                 raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")
-            parts.append(TAG.sub(" ", found[1][LABEL.match(found[1]).end() :]))  # type: ignore[union-attr]
+            parts.append(TAG.sub(" ", LABEL.sub("", found[1], count=1)))
         yield where, checked_id(number[1], where), " ".join(html.unescape(" ".join(parts)).split())
+
+
+def _topic_blocks(path: Path) -> Iterator[tuple[str, str]]:
+    where = ""
+    lines: list[str] | None = None
+    for number, line in read_lines(path):
+        for part in TOPIC.split(line):
+            if not TOPIC.fullmatch(part):
+                if lines is not None:
+                    lines.append(part)
+            elif (part[1] != "/") != (lines is None):
+                raise UserError(f"{path}:{number}: {part} out of place; expected <top> and </top> in turns")
+            elif lines is None:
+                where, lines = f"{path}:{number}", []
+            else:
+                yield where, "\n".join(lines)
+                lines = None
+    if lines is not None:
+        raise UserError(f"{where}: <top> is not closed by the end of the file; expected </top>")

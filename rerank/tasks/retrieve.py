@@ -87,8 +87,8 @@ def retrieve(
     Lists('texts': 1 query (1 judged), 2 candidates; columns mine)
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, trec:DIR, smart:DIR, lucene:NAME or demo; or existing
-            lists: hits:FILE, datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, lucene:NAME or demo; or existing lists: hits:FILE,
+            datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
             my_module.MyCollection, with its argument behind a colon.
         output: lists folder to make; from Python None keeps the lists in memory.
         depth: candidates per query.

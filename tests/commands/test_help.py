@@ -51,7 +51,7 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
         (["train", "--data", "ListsData", "--model.help"], "MLP "),
         (["experiment", "--methods.help"], "--methods.search"),
         (["models"], "LightGBM "),
-        (["collections"], "smart:DIR"),
+        (["collections"], "files:DIR"),
     ],
 )
 def test_help_comes_without_torch(words: list[str], shown: str) -> None:

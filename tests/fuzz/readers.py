@@ -44,11 +44,6 @@ FOUND = [
 ]
 ANSWER = {"timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"total": {"value": 2}, "hits": FOUND}}
 TOPICS = "<top>\n<num> Number: 301\n<title> wing &amp; flow\n<desc> Description:\nwings\n</top>\n"
-TAGGED = (
-    "<DOC>\n<DOCNO> A-1 </DOCNO>\n<DOCHDR>x</DOCHDR><TITLE>One</TITLE>\n<TEXT>a <b>wing</b> &lt; 2 "
-    "<script>var x = 1;</script></TEXT>\n</DOC>\n"
-    "<DOC>\n<DOCNO>A-2</DOCNO>\n<TEXT><![CDATA[heat & flow]]></TEXT>\n</DOC>\n"
-)
 
 
 class Reader(NamedTuple):
@@ -171,12 +166,6 @@ READERS: Mapping[str, Reader] = {
     "beir, judgments": Reader("beir/qrels/test.tsv", collection("beir:DIR/beir/test")),
     "files, documents": Reader("files/docs.tsv", collection("files:DIR/files")),
     "files, queries": Reader("files/queries.tsv", collection("files:DIR/files")),
-    "trec, documents": Reader("trec/docs.txt", collection("trec:DIR/trec")),
-    "trec, documents, gz": Reader("trec/more.gz", collection("trec:DIR/trec")),
-    "trec, topics": Reader("trec/topics.txt", collection("trec:DIR/trec")),
-    "smart, documents": Reader("smart/X.ALL", collection("smart:DIR/smart")),
-    "smart, queries": Reader("smart/X.QRY", collection("smart:DIR/smart")),
-    "smart, judgments": Reader("smart/X.REL", collection("smart:DIR/smart")),
     **{f"lists, {file}": Reader(f"lists/{file}", lists, hashed=True) for file in LISTS},
     "folds of queries": Reader("folds.json", lambda path: read_folds(str(path))),
     "configuration, training": Reader("train.yaml", lambda path: check(["--config", str(path)])),
@@ -255,16 +244,9 @@ def _write_collections(folder: Path) -> None:
         "files/docs.tsv": "d1\ta wing\nd2\theat of ü\n",
         "files/queries.tsv": "1\twing\n2\theat\n",
         "files/qrels.txt": "1 0 d1 1\n",
-        "trec/docs.txt": TAGGED,
-        "trec/topics.txt": TOPICS,
-        "trec/qrels.txt": "301 0 A-1 1\n",
-        "smart/X.ALL": ".I 1\n.T\na wing\n.A\nNobody\n.W\nflow of air\n.I 2\n.W\nheat\n",
-        "smart/X.QRY": ".I 1\n.W\nwing\n.I 2\n.W\nheat\n",
-        "smart/X.REL": "     1      1\t0\t0.000000\n     2      2\t0\t0.000000\n",
     }.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    write_packed(folder / "trec" / "more.gz", TAGGED.replace("A-", "B-"))
 
 
 def _write_features(folder: Path) -> None:

@@ -9,14 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import ir_measures
 import pytest
 
 from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
 from rerank.commands.verify import verify
 from rerank.errors import UserError
-from rerank.retrieval import BM25, build_index, prebuilt_index, write_run
+from rerank.retrieval import BM25, build_index, prebuilt_index
 from tests.forked import python
 from tests.retrieval.compared import foreign_index
 from tests.retrieval.conftest import DOCUMENTS
@@ -222,7 +221,7 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
         list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
 
 
-@pytest.mark.parametrize("kind", ["files", "beir", "trec", "smart", "rank_llm"])
+@pytest.mark.parametrize("kind", ["files", "beir", "rank_llm"])
 def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path, kind: str) -> None:
     """Ids, fields, counts and sizes stay as they are, and the file's time stamp is put back."""
     folder = tmp_path / "c"
@@ -230,8 +229,6 @@ def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path,
     name, content = {
         "files": ("docs.tsv", "1\tan {}\n2\ta lion\n"),
         "beir": ("corpus.jsonl", '{{"_id": "1", "title": "", "text": "an {}"}}\n{{"_id": "2", "text": "lion"}}\n'),
-        "trec": ("a", "<DOC>\n<DOCNO>1</DOCNO>\nan {}\n</DOC>\n<DOC>\n<DOCNO>2</DOCNO>\na lion\n</DOC>\n"),
-        "smart": ("x.ALL", ".I 1\n.W\nan {}\n.I 2\n.W\na lion\n"),
         "rank_llm": (
             "x.json",
             '[{{"query": "q", "hits": [{{"qid": 1, "docid": "1", "content": "an {}", "rank": 1, "score": 1}}]}}]',
@@ -341,15 +338,3 @@ def test_another_s_damaged_index_is_one_line(fruit: Collection) -> None:
                 said += str(index) in str(error) and "\n" not in str(error)
         path.write_bytes(data)
     assert said > 20 and BM25().search(index, queries) == expected
-
-
-def test_vaswani(shared_data: Path, home: Path, tmp_path: Path) -> None:
-    """Against a value that was measured apart from this code; others are in tests/test_shared_data.py."""
-    collection = open_collection(f"trec:{shared_data}/vaswani")
-    run = BM25().search(build_index(collection), collection.queries(), depth=150)
-    assert len(run) == 93
-    assert max(len(documents) for documents in run.values()) == 150
-    write_run(tmp_path / "run", run)
-    theirs = ir_measures.read_trec_run(str(tmp_path / "run"))
-    found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], collection.qrels(), theirs)
-    assert [*found.values()] == pytest.approx([0.437], abs=5e-4)
