@@ -129,7 +129,7 @@ class Split:
 
     @cached_property
     def fold(self) -> Array:
-        groups, _ = query_groups(self.lists, "auto", max(1, len(self.lists) // FOLDS))
+        groups = query_groups(self.lists, "auto", max(1, len(self.lists) // FOLDS))
         _, group = np.unique(groups, return_inverse=True)
         shuffled = np.random.default_rng(0).permutation(int(group.max()) + 1)
         return shuffled[group] % FOLDS if len(shuffled) > 1 else np.arange(len(group)) % FOLDS

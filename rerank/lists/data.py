@@ -69,8 +69,8 @@ class ListsData(Data):
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
                 the last epoch's model is kept.
-            groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when
-                a share is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
+            groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share
+                is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.depth, self.unjudged, self.groups = validation_share, depth, unjudged, groups
@@ -113,23 +113,21 @@ def judged_lists(folder: str, way_out: str = "") -> Lists:
 
 
 def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto") -> tuple[Lists, Lists | None]:
-    """The training lists without a share of the judged queries, and that share, to validate on.
+    """Split off a share of the judged training queries for validation.
 
-    Whatever is in the group of a query that is kept back is not trained on, either: where it has judgments, it is kept
-    back, too, so the share may come out larger, by less than a group.
+    Groups stay whole (see :func:`rerank.lists.neighbours.query_groups`), so the share may be larger by less than a
+    group, and unjudged queries of its groups are left out of training.
     """
     judged = np.flatnonzero(train.judged)
     if not len(judged):
         return train, None
     wanted = max(1, round(len(judged) * share))
-    groups, several = query_groups(train, grouping, wanted)
+    groups = query_groups(train, grouping, wanted)
     drawn = groups[judged[np.random.default_rng(seed).permutation(len(judged))]]
-    if several:  # as many groups as it takes; queries of one text come on top of those that are drawn
-        _, first, sizes = np.unique(drawn, return_index=True, return_counts=True)
-        new = np.zeros(len(drawn), np.int64)
-        new[first] = sizes
-        wanted = int(np.searchsorted(np.cumsum(new), wanted)) + 1
-    back = np.isin(groups, drawn[:wanted])
+    _, first, sizes = np.unique(drawn, return_index=True, return_counts=True)
+    new = np.zeros(len(drawn), np.int64)
+    new[first] = sizes  # a group counts where it is drawn first
+    back = np.isin(groups, drawn[: np.searchsorted(np.cumsum(new), wanted) + 1])
     if back.all():
         raise UserError("data.validation_share: keeps back all the texts there are; name validation lists, or set 0")
     kept = train.select(back & train.judged)

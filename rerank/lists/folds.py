@@ -23,7 +23,7 @@ RIGHT = "a JSON list of lists of query ids, a folder with f1.test.run, f2.test.r
 
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
-    """The fold of every query, ``[Q]``: of nearly equal size, decided by the seed and the ids, not by their order."""
+    """Draw folds of nearly equal size, ``[Q]``, from the seed and the ids, whatever their order."""
     result = np.empty(len(query_ids), dtype=np.int64)
     result[_order(query_ids, folds, seed)] = np.arange(len(query_ids)) % folds
     return result
@@ -34,14 +34,9 @@ def _order(query_ids: list[str], folds: int, seed: int) -> Array:
 
 
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:
-    """The fold of every query, ``[Q]``, groups undivided; sizes differ by no more than the largest group."""
+    """Draw the fold of every query, ``[Q]``; groups stay whole, so sizes differ by at most the largest group."""
     ids = lists.query_ids
-    groups, several = query_groups(lists, grouping, len(ids) // folds)
-    if not several:  # queries of one text go with the first of them by id
-        drawn, first = fold_of(ids, folds, seed), dict[int, int]()
-        for i in sorted(range(len(ids)), key=ids.__getitem__):
-            first.setdefault(int(groups[i]), i)
-        return drawn[[first[group] for group in groups.tolist()]]
+    groups = query_groups(lists, grouping, len(ids) // folds)
     sizes = np.bincount(groups)
     taken, fold = np.zeros(folds, np.int64), dict[int, int]()
     for group in groups[_order(ids, folds, seed)].tolist():
@@ -87,8 +82,8 @@ class FoldsData(Data):
             assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
                 ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
                 ``disks45/nocr/trec-robust-2004``; None draws them by the seed.
-            groups: ``auto`` draws queries of nearly equal text, or with a relevant document in common, into one fold
-                (see :func:`rerank.lists.neighbours.query_groups`); ``none`` those of one text.
+            groups: ``auto`` draws queries of one text, or with a relevant document in common, into one fold (see
+                :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise UserError(f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold one of them")

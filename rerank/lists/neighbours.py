@@ -1,11 +1,10 @@
-"""Queries that belong on one side of a split: of nearly the same text, or with a relevant document in common.
+"""Queries that belong on one side of a split: of one text, or with a relevant document in common.
 
-What a model has learned of one of them helps it with the other, so measures on the other promise too much.
+A model that was trained on one of them is helped on the other, so measures on the other promise too much.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -19,50 +18,39 @@ from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
-NEAR = (4, 5)
-"""Nearly equal texts have four of five words in common: Jaccard's coefficient of their sets."""
-
-FEW = 0.05
-"""A split stays as it is drawn where no larger share of the queries has a neighbour."""
-
 Grouping = Literal["auto", "none"]
 
 
-def query_groups(lists: Lists, grouping: Grouping, largest: int) -> tuple[Array, bool]:
-    """Which queries stay together when lists are split.
+def query_groups(lists: Lists, grouping: Grouping, largest: int) -> Array:
+    """Group the queries that must stay together when lists are split.
 
-    Queries of one text do, and where more than a twentieth of the queries has such a neighbour, also those of nearly
-    equal text and those with a relevant document in common; either only if no group becomes larger than the smallest
-    part, ``largest``. Of lists without texts, as feature files are, only equal ids are joined.
+    Queries of one text stay together; with ``auto`` also those with a relevant document in common, unless that makes a
+    group larger than the smallest part, ``largest``. Lists without texts, such as feature files, are grouped by id.
 
     Returns:
-        The group of every query, ``[Q]``, by its first; and whether groups are more than queries of one text.
+        The position of the first query of each query's group, ``[Q]``.
     """
     first: dict[str, int] = {}
-    equal = groups = np.array([first.setdefault(key, i) for i, key in enumerate(lists.query_keys)], np.int64)
-    if grouping == "auto" and lists.store.has_text:
-        links = (near_links(lists.query_texts), "nearly equal texts"), (relevant_links(lists), "relevant documents")
-        for more, what in links:
-            if (found := grouped(len(lists), chain(enumerate(groups.tolist()), more), largest)) is None:
-                say_once(
-                    f"{lists.store}: {what} join more than {largest} queries, too many for one side of a split, "
-                    "so they do not keep queries together"
-                )
-            else:
-                groups = found
-    joined = np.isin(groups, groups[groups != equal])
-    several = int(joined.sum()) > FEW * len(lists)
-    if joined.any():
-        together = f"; {len(set(groups[joined].tolist()))} groups of them stay together (data.groups)"
+    equal = np.array([first.setdefault(key, i) for i, key in enumerate(lists.query_keys)], np.int64)
+    if grouping == "none" or not lists.store.has_text:
+        return equal
+    groups = grouped(len(lists), chain(enumerate(equal.tolist()), relevant_links(lists)), largest)
+    if groups is None:
         say_once(
-            f"{lists.store}: {joined.sum()} of {len(lists)} queries have nearly the text of another or a relevant "
-            f"document in common with it{together if several else ': too few to draw otherwise'}"
+            f"{lists.store}: relevant documents join more than {largest} queries, too many for one side of a split, "
+            "so they do not keep queries together"
         )
-    return (groups if several else equal), several
+        return equal
+    if (joined := np.isin(groups, groups[groups != np.arange(len(groups))])).any():
+        say_once(
+            f"{lists.store}: {joined.sum()} of {len(lists)} queries have the text of another or a relevant document in "
+            f"common with it; {len(np.unique(groups[joined]))} groups of them stay together (data.groups)"
+        )
+    return groups
 
 
 def grouped(count: int, links: Iterable[tuple[int, int]], largest: int) -> Array | None:
-    """The groups that links make of so many things, ``[count]``: of each the first thing that it is linked to."""
+    """Join linked items, ``[count]``, each named by the first of its group; None if a group exceeds ``largest``."""
     from scipy.cluster.hierarchy import DisjointSet
 
     groups, first = DisjointSet(range(count)), np.arange(count)
@@ -74,64 +62,16 @@ def grouped(count: int, links: Iterable[tuple[int, int]], largest: int) -> Array
     return first
 
 
-def _linked(keys: Iterable[tuple[int, str]]) -> Iterator[tuple[int, int]]:
-    """Things, by their numbers, and the first thing that has the same key."""
-    first: dict[str, int] = {}
-    for i, key in keys:
-        if (there := first.setdefault(key, i)) != i:
-            yield there, i
-
-
-def words(text: str) -> frozenset[str]:
-    """What of a text is compared: its words, without case, order and punctuation."""
-    return frozenset(re.findall(r"\w+", text.lower()))
-
-
-def near_links(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    r"""Pairs of nearly equal texts; those with the same words meet the others through the first of them.
-
-    Sets of words with :math:`|x \cap y| \ge t\,|x \cup y|` share :math:`o = \lceil t\,|x| \rceil` words or more. With
-    all words in one order, the first :math:`|x| - o + 1` of either therefore have one in common (prefix filtering;
-    Chaudhuri et al. 2006). Rare words come first, so that a set is compared with the few that share one of its rarest
-    fifth of words, and none is missed. The time grows with the number of sets and, where many differ in a word or two
-    only, with the pairs of those.
-    """
-    sets = [words(text) for text in texts]
-    counts = Counter(chain.from_iterable(sets))
-    first, holding = dict[frozenset[str], int](), dict[str, list[int]]()
-    for i, some in enumerate(sets):
-        if not some:
-            continue
-        if (there := first.setdefault(some, i)) != i:
-            yield there, i
-            continue
-        kept = len(some) - -(-len(some) * NEAR[0] // NEAR[1]) + 1
-        rarest = sorted(some, key=lambda word: (counts[word], word))[:kept]
-        for number in dict.fromkeys(chain.from_iterable(holding.get(word, ()) for word in rarest)):
-            shared = len(some & sets[number])
-            if shared * NEAR[1] >= (len(some) + len(sets[number]) - shared) * NEAR[0]:
-                yield number, i
-        for word in rarest:
-            holding.setdefault(word, []).append(i)
-
-
-def have_near(texts: Sequence[str], others: Sequence[str]) -> Array:
-    """Which of some texts are nearly equal to one of the others, ``[texts]`` bool."""
-    sets, count = [words(text) for text in texts], len(others)
-    distinct = dict(zip(sets, texts, strict=True))
-    links = near_links([*others, *distinct.values()])
-    near = {number - count for other, number in links if other < count <= number}
-    found = {some for i, some in enumerate(distinct) if i in near}
-    return np.array([some in found for some in sets], dtype=bool)
-
-
 def relevant_links(lists: Lists) -> Iterator[tuple[int, int]]:
-    """Pairs of queries with a relevant document in common; each meets the others through the first of them."""
+    """Yield pairs of queries with a relevant document in common: each query that has it, and the first one."""
     qrels = lists.qrels or {}
     times = Counter(chain.from_iterable(map(_relevant, qrels.values())))
     shared = _one_document([lists.store.documents], {document for document, count in times.items() if count > 1})
-    each = ((i, document) for i, query in enumerate(lists.query_ids) for document in _relevant(qrels.get(query, {})))
-    yield from _linked((i, document) for i, document in each if document in shared)
+    first: dict[str, int] = {}
+    for i, query in enumerate(lists.query_ids):
+        for document in shared.intersection(_relevant(qrels.get(query, {}))):
+            if (there := first.setdefault(document, i)) != i:
+                yield there, i
 
 
 def _relevant(judged: Mapping[str, int]) -> list[str]:
@@ -139,7 +79,7 @@ def _relevant(judged: Mapping[str, int]) -> list[str]:
 
 
 def _one_document(tables: Sequence[pa.Table], ids: Collection[str]) -> set[str]:
-    """Of these ids, those that do not stand for several texts in the tables: collections often use the same ids."""
+    """Return the ids that do not stand for several texts in the tables: collections often use the same ids."""
     if not ids:
         return set()
     values = pa.array(ids, pa.large_string())
@@ -157,7 +97,7 @@ def seen_queries(
     trained: Iterable[Mapping[str, Mapping[str, int]]],
     documents: Sequence[pa.Table] = (),
 ) -> set[str]:
-    """The tested queries with a relevant document that is relevant to a query that was trained on, by their judgments.
+    """Return the tested queries that share a relevant document with a training query.
 
     An id that has several texts in the tables of documents (``doc_id``, ``text``) stands for several documents.
     """
@@ -167,15 +107,13 @@ def seen_queries(
 
 
 def in_common(lists: Lists, others: Lists) -> Iterator[tuple[str, int, int]]:
-    """What some lists and others share: what it is, and how many queries (or candidates) on either side."""
+    """Count what two sets of lists share: its name, and the number of queries (or candidates) on either side."""
     sides = (lists, others), (others, lists)
     ids = set(lists.query_ids) & set(others.query_ids)
     yield "queries of one id", len(ids), len(ids)
     if lists.store.has_text and others.store.has_text:
         here, there = (int(np.isin(one.query_keys, other.query_keys).sum()) for one, other in sides)
         yield "queries of equal text", here, there
-        here, there = (int(have_near(one.query_texts, other.query_texts).sum()) for one, other in sides)
-        yield "queries of nearly equal text", here, there
     tables = [lists.store.documents, others.store.documents]
     here, there = (len(seen_queries(one.qrels or {}, [other.qrels or {}], tables)) for one, other in sides)
     yield "queries with a relevant document in common", here, there

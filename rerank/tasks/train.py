@@ -68,8 +68,8 @@ def train(
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query, where something ordered them.
-        groups: ``auto`` keeps queries of nearly equal text, or with a relevant document in common, on one side when a
-            share is kept back; ``none`` those of one text.
+        groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share is
+            kept back; ``none`` only those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 

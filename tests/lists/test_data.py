@@ -26,19 +26,6 @@ def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_share_keeps_back_queries_of_one_text_together(seed: int) -> None:
-    """No text is trained on under one id and validated on under another; where none is shared, nothing changes."""
-    alone, shared = (questions([f"text {i % count}" for i in range(12)]) for count in (12, 9))
-    (_, drawn), (train, validation) = keep_back(alone, 0.25, seed), keep_back(shared, 0.25, seed)
-    assert drawn is not None and len(drawn) == 3
-    assert validation is not None
-    assert not set(train.query_keys) & set(validation.query_keys)
-    assert sorted(train.query_ids + validation.query_ids) == sorted(shared.query_ids)
-    texts = {int(query[1:]) % 9 for query in drawn.query_ids}
-    assert validation.query_ids == [f"q{i}" for i in range(12) if i % 9 in texts]
-
-
 def test_an_unjudged_query_of_a_text_that_is_kept_back_is_left_out() -> None:
     """It has nothing to validate by, and training on it would be training on a validation query."""
     lists = questions(["a", "b", "a", "b"], judged=["q0", "q1"])
