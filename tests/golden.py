@@ -93,13 +93,17 @@ def cross_encoder(data: Path, work: Path) -> dict[str, list[float]]:
             key = f"MiniLM {name} {gradient}"
             found[f"{key}: loss"] = run.history["loss"].dropna().tolist()
             found[f"{key}: gradient norm"] = norms
-            found[f"{key}: scores"] = _centred(run.model.predict(lists.select(range(1))))
+            found[f"{key}: scores"] = _centred(run.model, lists.select(range(1)))
     return found
 
 
-def _centred(scores: Any) -> list[float]:
-    """Give a list's scores less their mean: a common shift is noise, as both losses ignore it."""
-    return (scores - scores.mean()).tolist()
+def _centred(model: Any, lists: Any) -> list[float]:
+    """Score a list in float32, less the mean: a common shift is noise, as both losses ignore it."""
+    import rerank
+
+    (ranking,) = rerank.rerank_lists(model, lists, precision="fp32").values()
+    scores = [document.score for document in sorted(ranking, key=lambda document: document.id)]
+    return [score - sum(scores) / len(scores) for score in scores]
 
 
 @contextmanager

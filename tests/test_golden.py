@@ -15,7 +15,7 @@ from tests.golden import FILE, GROUPS, processor
 pytestmark = pytest.mark.slow
 
 TOLERANCE = 1e-5
-"""Largest difference, relative to a series' largest value, on another processor or release of PyTorch.
+"""Largest difference on another processor or release of PyTorch, relative where a series exceeds 1.
 
 On the recorded processor and release the digits are equal to the last bit.
 """
@@ -44,4 +44,4 @@ def test_golden_digits_do_not_move(group: str, tmp_path: Path, monkeypatch: pyte
         if same:
             np.testing.assert_array_equal(new, old, err_msg=name)
         else:
-            assert np.abs(new - old).max() <= TOLERANCE * np.abs(old).max(), name
+            assert np.abs(new - old).max() <= TOLERANCE * max(1.0, np.abs(old).max()), name
