@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from rerank.tasks.calibrate import calibrate
     from rerank.tasks.compare import compare
     from rerank.tasks.evaluate import evaluate
-    from rerank.tasks.export_model import export_model
     from rerank.tasks.rerank_lists import rerank_lists
     from rerank.tasks.retrieve import Search, retrieve
     from rerank.tasks.train import train

@@ -30,7 +30,6 @@ SHOWN_ELSEWHERE = {
     "auto": "docs/auto.md; tests/ladder",
     "Ladder": "docs/auto.md; tests/ladder",
     "Decoder": "docs/decoders.md; tests/models/text",
-    "export_model": "docs/export.md; tests/tasks",
 }
 """Names whose example would need Java, a network, weights, an extra or minutes, and where they are shown."""
 

@@ -35,7 +35,6 @@ PAGES = (
     "docs/calibration.md",
     "docs/text.md",
     "docs/decoders.md",
-    "docs/export.md",
 )
 BLOCKS = [
     pytest.param(code, id=f"{page}-{number}")
@@ -50,17 +49,6 @@ def an_adapter(place: Path) -> None:
     rerank.Decoder(str(base), template="qwen3-reranker", lora=rerank.LoRA(rank=2)).save(place / "runs" / "x" / "best")
 
 
-def to_export(place: Path) -> None:
-    pytest.importorskip("onnxscript")
-    shutil.copytree(place / "runs" / "scifact-smoothi" / "best", place / "runs" / "x" / "best")
-    shutil.copytree(place / "made" / "lists", place / "lists" / "test")
-
-
-def an_export(place: Path) -> None:
-    to_export(place)
-    rerank.export_model(place / "runs" / "x" / "best", place / "lists" / "test", place / "exported", ["onnx"])
-
-
 def runs_of_scifact(place: Path) -> None:
     lists = Lists.open(place / "lists" / "scifact-test")
     for name in ("hinge", "hinge-mixed", "smoothi", "smoothi-mixed"):
@@ -70,8 +58,6 @@ def runs_of_scifact(place: Path) -> None:
 
 PREPARED: dict[str, Callable[[Path], None]] = {
     "model.merge()": an_adapter,
-    "rerank.export_model(": to_export,
-    'model.onnx")': an_export,
     "hinge-mixed": runs_of_scifact,
 }
 """What a block that has these words reads, besides the lists and models of all."""
@@ -85,7 +71,8 @@ CHECKS = {
     "run.history": 'all(word in str(last) for word in ("ours", "bm25", "nDCG@10", "AP"))',
     "\nmodel.rank(": 'last is None or last[0]["score"] >= last[1]["score"]',
     "loss(scores, labels, mask).backward()": "(scores.grad.abs().sum(dim=1) > 0).all()",
-    "lists.to_dataframe()": 'last["text"].tolist() == frame.filter(["passage", "text"]).iloc[:, 0].tolist()',
+    "dl20.parquet": 'len(pd.read_parquet("dl20.parquet")) == lists.size and Path("splade.trec").is_file()',
+    "\nlists.to_dataframe()": 'last["text"].tolist() == frame.filter(["passage", "text"]).iloc[:, 0].tolist()',
     "pt.Experiment": '[*last["name"]] == ["first", "reranked"]',
     "lists.matrix": 'last[1].shape == (lists.size, 2) and (last[1][:, 0] == lists.column("bm25")).all()',
     "fuse(runs": "last.keys() == {*lists.query_ids}",
@@ -94,9 +81,6 @@ CHECKS = {
     "write_ranker(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
     "hinge-mixed": 'len(runs) == 5 and runs["fused"].keys() == {*lists.query_ids}',
     "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
-    '"exported': 'Path("exported/onnx/model.onnx").is_file()',
-    'model.onnx")': """scores == pytest.approx(
-        rerank.CrossEncoder("runs/x/best").text_scores([*zip(queries, documents)], precision="fp32"), abs=1e-4)""",
 }
 """What holds after a block that has these words, by its names and ``last``, the value of its last expression."""
 

@@ -16,7 +16,7 @@ PAGES = [
 ]
 FEW_TABLES = ["README.md", *(f"docs/{name}.md" for name in ("index", "start", "troubleshooting", "training", "losses"))]
 FEW_TABLES += [f"docs/{name}.md" for name in ("from-sentence-transformers", "experiments", "lists", "scale", "auto")]
-FEW_TABLES += [f"docs/{name}.md" for name in ("python", "compare", "configuration", "decoders", "evaluation", "export")]
+FEW_TABLES += [f"docs/{name}.md" for name in ("python", "compare", "configuration", "decoders", "evaluation")]
 FEW_TABLES += [f"docs/{name}.md" for name in ("recipes", "relaxations", "collections", "places", "identity")]
 """User pages; what was measured at length is in studies and internals."""
 

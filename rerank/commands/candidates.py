@@ -1,4 +1,4 @@
-"""``rerank retrieve``, ``lists``, ``add`` and ``export``: candidates are stored, shown, and given to other tools."""
+"""``rerank retrieve``, ``lists`` and ``add``: store candidates, show them, add columns of scores."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rerank import tasks
 from rerank.errors import UserError
 from rerank.progress import log
 from rerank.settings.ranges import check_unused
-from rerank.storage.files import check_apart
 from rerank.tasks.retrieve import Search
 
 
@@ -138,28 +137,3 @@ def add(
         from rerank.scoring.outputs import add_cosines
 
         add_cosines(lists, embed, name, precision=precision)
-
-
-def export(lists: str, output: str, column: str | None = None, model: str | None = None, **asked: Any) -> None:
-    """Write lists for other tools, or a model as ONNX or OpenVINO.
-
-    Args:
-        lists: lists folder; with --model the one that the exported files are measured on.
-        output: file to write (.jsonl, .parquet or .trec), or a folder for Hugging Face datasets; with --model the
-            folder that gets the model.
-        column: the column whose scores a .trec file gets; null takes the one that orders the lists.
-        model: folder of a trained cross-encoder to write: rerank export --model runs/x/best --lists lists/test
-            --formats onnx onnx-int8 --output exported.
-        asked: with --model, what :func:`rerank.export_model` takes.
-    """
-    if model is not None:
-        if column is not None:
-            raise UserError("--column: has no effect with --model, which exports a model; leave it out")
-        tasks.export_model(model, lists, output, **asked)
-        return
-    check_unused("is for exporting a model; add --model FOLDER", tasks.export_model, **asked)
-    from rerank.lists.export import export as write
-    from rerank.lists.view import Lists
-
-    check_apart(output, lists=lists)
-    write(Lists.open(lists), output, column)

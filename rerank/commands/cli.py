@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank import __version__, tasks
-from rerank.commands.candidates import add, export, lists, retrieve
+from rerank.commands.candidates import add, lists, retrieve
 from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, calibrate, compare, evaluate, experiment, rerank, train, verify
@@ -44,7 +44,7 @@ def demo(output: str = "demo", ask: str | None = None) -> None:
 
 GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
-    "candidates": (retrieve, lists, add, export),
+    "candidates": (retrieve, lists, add),
     "rankers": (train, tasks.average, calibrate, rerank, serve),
     "comparisons": (evaluate, compare, experiment, verify),
     "what there is": (losses, measures, models, collections),

@@ -7,8 +7,7 @@ from rerank.tasks.average import average
 from rerank.tasks.calibrate import calibrate
 from rerank.tasks.compare import compare
 from rerank.tasks.evaluate import evaluate
-from rerank.tasks.export_model import export_model
 from rerank.tasks.rerank_lists import rerank_lists
 from rerank.tasks.retrieve import retrieve
 
-__all__ = ["auto", "average", "calibrate", "compare", "evaluate", "export_model", "rerank_lists", "retrieve"]
+__all__ = ["auto", "average", "calibrate", "compare", "evaluate", "rerank_lists", "retrieve"]

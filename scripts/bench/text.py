@@ -2,9 +2,9 @@
 
     python scripts/bench/text.py pairs --lists lists/scifact-train [--scored 600] [--trained 4] [--threads 2]
     python scripts/bench/text.py pairs --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
-    OMP_NUM_THREADS=1 python scripts/bench/text.py ranking --model runs/x/best --lists LISTS [--exported exported]
+    OMP_NUM_THREADS=1 python scripts/bench/text.py ranking --model runs/x/best --lists LISTS
 
-Each prints a Markdown table: pairs those of docs/internals/speed.md, ranking that of docs/export.md.
+Each prints a Markdown table: pairs those of docs/internals/speed.md, ranking that of docs/training.md.
 
 pairs: scoring the same texts (documents cut to ``--length`` word pieces beforehand, so that all read the same tokens),
     tokenisation included; theirs at its defaults, and in bf16; ours with its own and with PyTorch's kernels, and
@@ -16,8 +16,8 @@ pairs: scoring the same texts (documents cut to ``--length`` word pieces beforeh
     product of 4096 x 4096 matrices in bf16 reaches before and after. ``--tokens`` takes pairs of random words of one
     length, so that padding costs nobody anything; ``--random`` a model of random weights: ``base`` has the sizes of
     BERT-base, ``modern`` 6 layers of ModernBERT-base's.
-ranking: float32, bf16, and every file that ``rerank export --model`` put into ``--exported``: seconds of the processor,
-    the best of the rounds; nDCG@10 of ``--queries`` lists, and how far scores are from float32's, or the first's.
+ranking: float32 and bf16: seconds of the processor, the best of the rounds; nDCG@10 of ``--queries`` lists, and how far
+    scores are from float32's, or the first's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ from rerank.losses import SmoothINDCG
 from rerank.models.base import Inputs
 from rerank.models.scorer import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.graphs import opened, scores_of
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.retrieval.runs import write_run
@@ -150,12 +149,6 @@ def our_scoring(model: CrossEncoder, precision: Precision) -> Score:
         return score_candidates(model, inputs, rows, rows, precision=precision)
 
     return score
-
-
-def exported_scoring(model: CrossEncoder, graph: Path) -> Score:
-    """The same tokens by an exported file."""
-    run = opened(graph)
-    return lambda pairs: scores_of(run, *read(model, pairs))
 
 
 def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
@@ -360,7 +353,7 @@ def all_trainings(
 
 
 def ranking(options: argparse.Namespace) -> None:
-    """Speed and nDCG@10 of float32, bf16 and exported files."""
+    """Speed and nDCG@10 of float32 and bf16."""
     model = CrossEncoder(options.model)
     length = model.query_length + model.document_length + model.template.special
     lists = Lists.open(options.lists).top(options.depth)
@@ -371,9 +364,6 @@ def ranking(options: argparse.Namespace) -> None:
         "rerank fp32": lambda: our_scoring(model, "fp32"),
         "rerank bf16": lambda: our_scoring(model, "bf16"),
     }
-    for pattern in ("*/*.onnx", "*/*.xml") if options.exported else ():
-        for graph in sorted(options.exported.glob(pattern)):
-            makers[graph.name] = partial(exported_scoring, model, graph)
     contenders = {name: make() for name, make in wanted(makers, options).items()}
     for score in contenders.values():
         score(texts[:32])
@@ -421,7 +411,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[""], help="contenders whose names hold one of these")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--exported", type=Path, help="ranking: folder that rerank export --model made")
     parser.add_argument("--queries", type=int, default=30, help="ranking: lists that are measured; 0 leaves it out")
     parser.add_argument("--runs", type=Path, help="ranking: folder for the runs that are measured")
     options = parser.parse_args()

@@ -157,14 +157,11 @@ def claims() -> list[Claim]:
 def claims_of_how_to() -> Iterator[Claim]:
     """What pages that show how something is done say of quality."""
     exact, rounded = (ranked("arithmetic", f"rerank {name}") for name in ("fp32", "bf16"))
-    quantised = ranked("arithmetic", "model_qint8_avx512_vnni.onnx")
     without, added = (ranked("added", name) for name in ("without", "with"))
     rows = "pages.tsv.xz: arithmetic"
     words = f"{mean(rounded)} in bf16 and {mean(exact)} in float32"
     yield Claim("docs/training.md", words, rows)
     yield Claim("docs/internals/speed.md", words, rows)
-    words = f"{mean(exact)} in float32 and {mean(quantised)} in int8 by ONNX Runtime: {of_queries(quantised - exact)}"
-    yield Claim("docs/export.md", words, rows)
     means = [mean(ladder("dl")[0][rung]) for rung in ("averaged", "fused", "first stage")]
     words = "{} and {}, where the first stage has {}".format(*means)
     yield Claim("docs/compare.md", words, "ladders.tsv.xz: dl, averaged, fused, first stage")

@@ -13,7 +13,7 @@ from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 PAGES = [
     f"docs/{name}.md"
-    for name in ("calibration", "compare", "evidence", "export", "internals/speed", "lists", "training")
+    for name in ("calibration", "compare", "evidence", "internals/speed", "lists", "training")
 ]
 
 NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")

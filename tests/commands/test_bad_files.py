@@ -54,7 +54,6 @@ def test_names_that_are_too_long_and_homes_that_are_not_there(
         ["retrieve", "--collection", collection, "--output", str(long)],
         ["lists", str(long)],
         ["verify", str(long)],
-        ["export", f"--lists={long}", "--output", str(tmp_path / "x.jsonl")],
         ["train", "--config", str(long)],
     ):
         assert main(words) == 2, words

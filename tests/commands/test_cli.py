@@ -49,7 +49,6 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
 BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
 ADD = ["add", "--lists", "LISTS"]
 EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
-EXPORT = ["export", "--lists", "l", "--output", "OUT"]
 STDIN = ["rerank", "--stdin", "--model", "m"]
 SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--share", "0/2"]
 
@@ -77,8 +76,6 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*ADD, "--embed", "./none"], "no such model folder"),
         (ADD, "--embed MODEL"),
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
-        ([*EXPORT, "--depth", "0"], "--depth: is for exporting a model"),
-        ([*EXPORT, "--force"], "--force: is for exporting a model"),
         ([*STDIN, "--lists", "x"], "lists: --stdin"),
         ([*STDIN, "--output", "OUT"], "output: --stdin"),
         ([*STDIN, "--depth", "5"], "depth: --stdin scores all"),

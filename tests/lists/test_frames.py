@@ -1,12 +1,10 @@
-"""Lists in memory: from data frames and back, joined, and written to files of every format."""
+"""Lists in memory: from data frames and back, and joined."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import datasets
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,14 +13,12 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from rerank.collections import Query, open_collection
-from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.lists import Lists, build_lists, export
+from rerank.lists import Lists, build_lists
 from rerank.lists.split_hashes import split_hashes
 from rerank.lists.tokens import tokenise
 from rerank.lists.view import concat
-from rerank.retrieval import read_run
-from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
+from tests.builders import make_lists, random_run, write_collection
 
 NUMBERS = st.floats(width=32, allow_infinity=False)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -191,31 +187,11 @@ def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptur
     assert back["length"].tolist() == [9, 7, 5]
 
 
-def read_json_lines(path: Path) -> pd.DataFrame:
-    return pd.DataFrame([json.loads(line) for line in path.read_text().split("\n")[:-1]])
-
-
-READERS = {
-    "x.parquet": pd.read_parquet,
-    "x.jsonl": read_json_lines,
-    "x": lambda path: datasets.load_from_disk(str(path)).to_pandas(),
-}
-
-
-@pytest.mark.parametrize("name", READERS)
 @settings(max_examples=40)
-@given(frame=frames(), rows=st.integers(1, 30))
-def test_what_goes_out_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, name: str, frame: pd.DataFrame, rows: int
-) -> None:
-    path = tmp_path_factory.mktemp("x") / name
+@given(frame=frames())
+def test_a_data_frame_round_trips(frame: pd.DataFrame) -> None:
     lists = Lists.from_dataframe(frame)
-    whole, export.ROWS = export.ROWS, rows
-    try:
-        export.export(lists, path)
-    finally:
-        export.ROWS = whole
-    found = READERS[name](path)
+    found = lists.to_dataframe()
     back = Lists.from_dataframe(found)
     assert list(found.columns[:2]) == ["query_id", "doc_id"]
     assert back.store.manifest["candidates"] == lists.store.manifest["candidates"]
@@ -226,50 +202,3 @@ def test_what_goes_out_comes_back(
         np.testing.assert_array_equal(back.matrix([column]), lists.matrix([column]))
         assert back.store.entry(column).names == lists.store.entry(column).names
     pd.testing.assert_frame_equal(back.to_dataframe(), lists.to_dataframe())
-
-
-def test_added_documents_stay_hidden(tmp_path: Path) -> None:
-    lists = make_lists_with_added(tmp_path)
-    assert main(["export", "--lists", str(tmp_path / "lists"), "--output", str(tmp_path / "x.parquet")]) == 0
-    frame = pd.read_parquet(tmp_path / "x.parquet")
-    assert len(frame) == lists.size < lists.with_added().size
-    pd.testing.assert_frame_equal(frame, lists.to_dataframe(), check_dtype=False)
-
-
-def test_a_run_of_any_column(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    values = np.random.default_rng(0).integers(0, 5, lists.size) / 2
-    lists.store.add_column("teacher", np.where(values > 1.5, np.nan, values))
-    words = ["export", "--lists", str(tmp_path / "lists"), "--output", str(tmp_path / "x.trec")]
-    assert main([*words, "--column", "teacher"]) == 0
-    frame = Lists.open(tmp_path / "lists").to_dataframe().dropna(subset="teacher")
-    best = frame.sort_values(["teacher", "doc_id"], ascending=False).groupby("query_id")["doc_id"]
-    run = read_run(tmp_path / "x.trec")
-    assert {query: [s.id for s in ranked] for query, ranked in run.items()} == best.apply(list).to_dict()
-    assert main(words) == 0
-    assert read_run(tmp_path / "x.trec").keys() == read_run(tmp_path / "lists" / "run.trec").keys()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["x.csv"], "name a file that ends in"),
-        (["x.parquet", "--column", "bm25"], "only a run has one column"),
-        (["x.trec", "--column", "bm26"], "has no column 'bm26'"),
-        (["there"], "exists already"),
-        (["lists/candidates.arrow"], "would overwrite what --lists"),
-        (["file/x.parquet"], "cannot be written"),
-    ],
-)
-def test_what_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], message: str
-) -> None:
-    make_lists(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    Path("there").mkdir()
-    Path("file").touch()
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["export", "--lists", "lists", "--output", *words]) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and message in error
-    assert sorted(tmp_path.rglob("*")) == before

@@ -24,7 +24,6 @@ from rerank.collections.in_memory import as_qrels
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import check_disjoint
-from rerank.lists.export import export
 from rerank.lists.sampling import Full
 from rerank.lists.view import concat
 from rerank.retrieval.runs import read_run
@@ -430,7 +429,7 @@ def test_a_saved_folder_is_for_other_tools_too(tmp_path: Path) -> None:
         assert read_qrels(tmp_path / "l" / "qrels.trec") == given_.qrels == saved.qrels
         assert read_run(tmp_path / "l" / "run.trec") == given_.run()
         pd.testing.assert_frame_equal(saved.to_dataframe(), given_.to_dataframe())
-        export(saved, tmp_path / "e.parquet")
+        saved.to_dataframe().to_parquet(tmp_path / "e.parquet")
         assert Lists.from_dataframe(tmp_path / "e.parquet").qrels == given_.qrels
     lists(grade=..., bm25=...).save(tmp_path / "l", replace=True)
     assert not (tmp_path / "l" / "qrels.trec").exists() and not (tmp_path / "l" / "run.trec").exists()

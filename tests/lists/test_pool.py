@@ -19,7 +19,6 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists, build_lists
-from rerank.lists.export import export
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.runs import Run
@@ -70,15 +69,15 @@ def trec_eval(path: Path, qrels: Qrels) -> dict[str, dict[str, float]]:
 
 
 def check_columns(lists: Lists, files: dict[str, Path], folder: Path) -> None:
-    """The run of each column, and its export, score as trec_eval scores the file that the column was read from."""
+    """The run of each column, and its file, score as trec_eval scores the file that the column was read from."""
     assert lists.qrels is not None
-    (folder / "exported").mkdir(exist_ok=True)
+    (folder / "written").mkdir(exist_ok=True)
     qrels = {query: {id: int(grade) for id, grade in judged.items()} for query, judged in lists.qrels.items()}
     for name, path in files.items():
         expected = trec_eval(path, qrels)
         table = evaluate(lists.run(name), qrels, "nDCG@10 AP R@100")
-        export(lists, folder / "exported" / f"{name}.trec", name)
-        written = trec_eval(folder / "exported" / f"{name}.trec", qrels)
+        write_run(folder / "written" / f"{name}.trec", lists.run(name), name)
+        written = trec_eval(folder / "written" / f"{name}.trec", qrels)
         for query, values in expected.items():
             column = table.queries.index(query)
             assert table.values[:, column] == pytest.approx(
