@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import random
@@ -34,20 +33,6 @@ def train(words: list[str]) -> dict[str, Any]:
 
     config, output = configuration(words)
     return fit(config, output).measures
-
-
-def answers(model: Any, *lines: str | bytes, **options: Any) -> list[dict[str, Any]]:
-    """What a model answers lines of JSON, each of them strict JSON in UTF-8."""
-    from rerank.tasks.answer import answer_lines
-
-    def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
-
-    out = io.StringIO()
-    failed = answer_lines(model, lines, out, **options)
-    read = [json.loads(line, parse_constant=refuse) for line in out.getvalue().encode().splitlines()]
-    assert failed == sum("error" in answer for answer in read)
-    return read
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rerank import tasks
 from rerank.errors import UserError
-from rerank.settings.ranges import Count, check_unused
+from rerank.settings.ranges import Count
 from rerank.storage.files import check_apart
 
 
@@ -50,9 +50,8 @@ def calibrate(**asked: Any) -> str:
 
 def rerank(
     model: str,
-    lists: str | None = None,
-    output: str | None = None,
-    stdin: bool = False,
+    lists: str,
+    output: str,
     depth: Count | None = None,
     no_mix: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
@@ -67,36 +66,19 @@ def rerank(
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
-        stdin: read queries with their documents from standard input, a JSON object per line, and answer each with a
-            line: {"query": "…", "documents": ["…"]} with {"ranking": [{"index": 0, "score": 1.5}]}.
         depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
         no_mix: rank by the model alone, where it was saved with a mix.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
     """
-    if stdin:
-        from rerank.models.load import load_model
-        from rerank.tasks.answer import answer_lines
-
-        why = "--stdin reads from the standard input, and answers on the standard output"
-        check_unused(why, rerank, lists=lists, output=output)
-        check_unused("--stdin scores all documents of a line; its top_k limits the answer", rerank, depth=depth)
-        with open(1, "w", encoding="utf-8", closefd=False) as out:  # whatever the terminal's encoding is
-            failed = answer_lines(load_model(model, mix=not no_mix), sys.stdin.buffer, out, token_budget, precision)
-        if failed:
-            raise UserError("some lines could not be answered; each says why")
-        return
-    for name, value in (("lists", lists), ("output", output)):
-        if value is None:
-            raise UserError(f"--{name}: needed, unless --stdin is given")
     from rerank.retrieval.runs import check_run_file
     from rerank.scoring.outputs import write_reranked
     from rerank.tasks.rerank_lists import lists_to_score
 
-    check_apart(str(output), lists=lists, model=model)
-    check_run_file(str(output))
-    chosen = lists_to_score(model, str(lists), depth, token_budget)
-    write_reranked(model, chosen, str(output), mix=not no_mix, precision=precision, budget=token_budget)
+    check_apart(output, lists=lists, model=model)
+    check_run_file(output)
+    chosen = lists_to_score(model, lists, depth, token_budget)
+    write_reranked(model, chosen, output, mix=not no_mix, precision=precision, budget=token_budget)
 
 
 def evaluate(

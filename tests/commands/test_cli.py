@@ -49,7 +49,6 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
 BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
 ADD = ["add", "--lists", "LISTS"]
 EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
-STDIN = ["rerank", "--stdin", "--model", "m"]
 SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--share", "0/2"]
 
 
@@ -76,9 +75,6 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*ADD, "--embed", "./none"], "no such model folder"),
         (ADD, "--embed MODEL"),
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
-        ([*STDIN, "--lists", "x"], "lists: --stdin"),
-        ([*STDIN, "--output", "OUT"], "output: --stdin"),
-        ([*STDIN, "--depth", "5"], "depth: --stdin scores all"),
         ([*EVALUATE, "--tests", "t-test"], "tests: has no effect without a baseline"),
         ([*EVALUATE, "--correction", "none"], "correction: has no effect without a baseline"),
         ([*SHARE, "--html", "x.html"], "html: a share makes no report"),

@@ -135,7 +135,7 @@ LISTNET = [*START, "--loss=ListNet"]
         (["train"], "--data, --model, --loss, --output: needed"),
         (["train", "--data=ListsData", "--model=LightGBM"], "--loss, --output: needed"),
         (["retrieve"], "--output, --collection: needed"),
-        (["rerank", "--model", "m"], "--lists: needed, unless --stdin is given"),
+        (["rerank", "--model", "m"], "--lists, --output: needed"),
         (["experiment"], "output, base, methods: needed"),
         (["lists"], "FOLDER: needed; see rerank lists --help"),
         (["serve"], "FOLDER: needed"),

@@ -1,8 +1,7 @@
-"""Rankers that mix, wherever models are used: from Python, the command line, standard input and PyTerrier."""
+"""Rankers that mix, wherever models are used: from Python, the command line and PyTerrier."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
-from tests.builders import answers, make_lists
+from rerank.serving.ranker import Question, scores_of
+from tests.builders import make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
 
@@ -71,7 +71,7 @@ def test_python_and_the_command_line_rank_as_the_fused_run(place: Path, lists: L
 
 @pytest.mark.parametrize("name", ["ranker", "fusion"])
 def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: Lists) -> None:
-    """By ``rank``, by a line of JSON and by PyTerrier."""
+    """By ``rank`` and by PyTerrier."""
     ranker: Any = rerank.load(place / name)
     first = lists.select([0])
     frame = first.to_dataframe()
@@ -80,8 +80,6 @@ def test_a_query_by_itself_is_ranked_as_its_list(name: str, place: Path, lists: 
     scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
     expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
     assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
-    line = json.dumps({"query": query, "documents": documents, "columns": columns})
-    assert [one["index"] for one in answers(ranker, line)[0]["ranking"]] == expected
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
 
@@ -96,10 +94,9 @@ def test_a_ranker_of_vectors_takes_features_and_columns(place: Path, lists: List
     model = rerank.MLP(hidden=[4], columns=["bm25"])
     model.prepare(lists, 1)
     ranker = Mixed(model, {"dense": 1.0}, text=1)
-    line = {"features": [[1], [2], [4]], "columns": {"dense": [1, None, 3]}}
-    expected = ranker.mixed_given(line["columns"], model.predict(np.array(line["features"], np.float32)))  # type: ignore[arg-type]
-    ranking = answers(ranker, json.dumps(line))[0]["ranking"]
-    assert [one["score"] for one in ranking] == sorted(expected.tolist(), reverse=True)
+    features, columns = np.array([[1], [2], [4]], np.float32), {"dense": np.array([1, np.nan, 3], np.float32)}
+    (scores,) = scores_of(ranker, [Question("", [""] * 3, columns, features)])
+    assert scores.tolist() == ranker.mixed_given(columns, model.predict(features)).tolist()
     text = rerank.rerank_lists(model, lists)
     expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
     assert ids(rerank.rerank_lists(ranker, lists)) == expected_run
