@@ -15,7 +15,7 @@ from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
 from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.pages import PAGES
-from rerank.commands.rankers import auto, calibrate, compare, evaluate, experiment, rerank, train, verify
+from rerank.commands.rankers import auto, calibrate, compare, evaluate, experiment, rerank, train
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
 from rerank.serving.server import serve
@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
     "candidates": (retrieve, lists, add),
     "rankers": (train, tasks.average, calibrate, rerank, serve),
-    "comparisons": (evaluate, compare, experiment, verify),
+    "comparisons": (evaluate, compare, experiment),
     "what there is": (losses, measures, models, collections),
 }
 """The commands, as their list shows them."""

@@ -148,14 +148,3 @@ def experiment(argv: Sequence[str]) -> None:
 
     if run_experiment(argv):
         sys.exit(1)
-
-
-def verify(path: str) -> str:
-    """Check that a folder of runs, models or lists is undamaged.
-
-    Args:
-        path: the folder; every file in it that has a hash is read, but for caches of tokens.
-    """
-    from rerank.commands.verify import verify as verified
-
-    return "\n".join(f"{line}, whole" for line in verified(path))

@@ -97,9 +97,9 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
     return named
 
 
-def load_column(path: Path, candidates: str, remembered: bool = True) -> Column:
+def load_column(path: Path, candidates: str) -> Column:
     """Map a column's file."""
-    check_seal(path, remembered=remembered)
+    check_seal(path)
     table = read_arrow(path)
     about = table.schema.metadata or {}
     if about.get(b"candidates", b"").decode() != candidates:

@@ -279,11 +279,3 @@ def _joined(parts: Sequence[Store], name: str) -> pa.Table:
             values = [some + start for some, start in zip(values, before, strict=True)]
         joined[column] = np.concatenate(values)
     return pa.table(joined)
-
-
-def verify(folder: Path) -> None:
-    """Read every file of a lists folder and compare its hash."""
-    store = Store.open(folder)
-    check_files(folder, store.manifest["files"], remembered=False)
-    for name in store.column_names:
-        load_column(store.column_path(name), store.manifest["candidates"], remembered=False)

@@ -98,10 +98,10 @@ def check_mix(mix: Mapping[str, Any]) -> None:
         raise UserError("all weights are 0")
 
 
-def checked_contract(folder: Path, remembered: bool = True) -> dict[str, Any]:
+def checked_contract(folder: Path) -> dict[str, Any]:
     """The contract, after the model's files were compared with it; empty for other models."""
     contract = read_contract(folder)
-    check_files(folder, contract.get(FILES, {}), remembered)
+    check_files(folder, contract.get(FILES, {}))
     return contract
 
 

@@ -35,9 +35,9 @@ SEALED_END = re.compile(rb'"sha256": "([0-9a-f]{64})"\n\}\n\Z')
 _memory: dict[tuple[str, str], tuple[str, str]] = {}
 
 
-def sha256_of(path: str | Path, remembered: bool = True) -> str:
+def sha256_of(path: str | Path) -> str:
     """The SHA-256 of a file's content, in hex; an earlier one is believed while size, inode and time stamps stay."""
-    return _remembered(Path(path), "content", _content_hash, remembered)
+    return _remembered(Path(path), "content", _content_hash)
 
 
 def sha256_of_files(folder: Path, files: Sequence[Path]) -> str:
@@ -54,7 +54,7 @@ def sha256_of_files(folder: Path, files: Sequence[Path]) -> str:
         return total.hexdigest()
 
     names = digest(*(os.fsencode(file.relative_to(folder)) for file in files))
-    return _remembered(folder, f"files {names}", compute, True, files)
+    return _remembered(folder, f"files {names}", compute, files)
 
 
 def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -62,10 +62,10 @@ def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: sha256_of(folder / name) for name in names}
 
 
-def check_files(folder: Path, files: Mapping[str, str], remembered: bool = True) -> None:
+def check_files(folder: Path, files: Mapping[str, str]) -> None:
     """Refuse a folder in which a file is missing, or is not what it was."""
     for name, expected in files.items():
-        found = sha256_of(folder / name, remembered)
+        found = sha256_of(folder / name)
         if found != expected:
             raise _damaged(folder / name, found, expected)
 
@@ -108,9 +108,9 @@ def seal(path: str | Path) -> str:
     return value
 
 
-def check_seal(path: str | Path, remembered: bool = True) -> str:
+def check_seal(path: str | Path) -> str:
     """Refuse an Arrow stream whose seal is missing or does not fit."""
-    return _remembered(Path(path), "seal", _checked_seal, remembered)
+    return _remembered(Path(path), "seal", _checked_seal)
 
 
 def _checked_seal(path: Path) -> str:
@@ -158,19 +158,16 @@ def _stamps(paths: Sequence[Path]) -> tuple[str, int, float]:
     return digest(*stamps), sum(stat.st_size for stat in stats), newest
 
 
-def _remembered(
-    path: Path, kind: str, compute: Callable[[Path], str], remembered: bool, files: Sequence[Path] | None = None
-) -> str:
+def _remembered(path: Path, kind: str, compute: Callable[[Path], str], files: Sequence[Path] | None = None) -> str:
     """What a function says about a path, or said about it while its files (by default, itself) were the same."""
     with _cannot_be_read(path):
         started, (stamps, size, newest) = time.time(), _stamps(files or [path])
         name = str(path.resolve())
         note = cache_folder() / "hashes" / f"{digest(kind, name)}.json" if size >= LARGE else None
-        if remembered:
-            for known in (_memory.get((kind, name)), _read_note(note) if note else None):
-                if known and known[0] == stamps:
-                    _memory[kind, name] = known
-                    return known[1]
+        for known in (_memory.get((kind, name)), _read_note(note) if note else None):
+            if known and known[0] == stamps:
+                _memory[kind, name] = known
+                return known[1]
         value = compute(path)
         # The stamps of a file that has just been changed may stay the same when it is changed again.
         if started - newest > SETTLED and _stamps(files or [path])[0] == stamps:

@@ -119,10 +119,10 @@ def check_weights(model: torch.nn.Module, where: str) -> None:
         )
 
 
-def check_checkpoint(folder: Path, remembered: bool = True) -> dict[str, Any]:
+def check_checkpoint(folder: Path) -> dict[str, Any]:
     """What ``state.json`` of a checkpoint holds, after its files were compared with it."""
     values = read_sealed(folder / STATE)
-    check_files(folder, values[FILES], remembered)
+    check_files(folder, values[FILES])
     return values
 
 

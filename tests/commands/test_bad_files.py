@@ -53,7 +53,6 @@ def test_names_that_are_too_long_and_homes_that_are_not_there(
         ["evaluate", f"--qrels={tmp_path / 'judged.txt'}", "--runs", str(tmp_path / "run.trec"), f"--json={long}"],
         ["retrieve", "--collection", collection, "--output", str(long)],
         ["lists", str(long)],
-        ["verify", str(long)],
         ["train", "--config", str(long)],
     ):
         assert main(words) == 2, words

@@ -139,7 +139,6 @@ LISTNET = [*START, "--loss=ListNet"]
         (["experiment"], "output, base, methods: needed"),
         (["lists"], "FOLDER: needed; see rerank lists --help"),
         (["serve"], "FOLDER: needed"),
-        (["verify"], "FOLDER: needed"),
         ([*START, "--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
         ([*LISTNET, "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
         ([*LISTNET, "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from rerank.collections import open_collection
-from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
@@ -156,7 +155,6 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
         done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "in use by process" in done.stderr.splitlines()[-1]
-    assert main(["verify", str(copied / "out")]) == 0
 
 
 def test_workers_import_a_users_classes_only_where_they_are_named(

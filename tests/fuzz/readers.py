@@ -16,7 +16,6 @@ from datasets import Dataset
 
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
-from rerank.commands.verify import verify
 from rerank.experiments.conduct import checked, configured
 from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
@@ -27,6 +26,7 @@ from rerank.models.load import load_model
 from rerank.models.scorer import Scorer
 from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
+from rerank.storage.hashes import read_sealed
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.configuration import check
 from tests.builders import PACK, make_lists_with_added, train, write_collection, write_features, write_packed
@@ -103,7 +103,7 @@ def features(path: Path) -> Any:
 def lists(path: Path) -> Any:
     folder = path.parent.parent if path.parent.name == "columns" else path.parent
     opened = Lists.open(folder)
-    return opened.to_dataframe().to_csv(), opened.qrels, verify(folder)
+    return opened.to_dataframe().to_csv(), opened.qrels
 
 
 def grid(path: Path) -> Any:
@@ -173,8 +173,7 @@ READERS: Mapping[str, Reader] = {
     "model, contract": Reader("run/best/rerank.json", model, hashed=True),
     "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
     **{f"checkpoint, {file}": Reader(f"{CHECKPOINT}/{file}", checkpoint, hashed=True) for file in WEIGHTS},
-    "cell, measures": Reader("run/measures.json", lambda path: verify(path.parent), hashed=True),
-    "cell, identity": Reader("run/identity.json", lambda path: verify(path.parent), hashed=True),
+    "cell, measures": Reader("run/measures.json", read_sealed, hashed=True),
     "kept cells": Reader("kept.jsonl.xz", lambda path: repr(read_kept(path))),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""

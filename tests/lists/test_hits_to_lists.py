@@ -17,7 +17,6 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.hits import lists_of_hits
-from rerank.lists.store import verify
 
 
 def build(path: Path, rows: list[dict[str, Any]], queries: list[Query] | None = None, **options: Any) -> Lists:
@@ -64,7 +63,6 @@ def test_rows_come_back_equal(
     assert lists.store.order == "score" and set(lists.store.documents.column("doc_id").to_pylist()) == {
         row["doc_id"] for row in rows
     }
-    verify(tmp_path / "lists")
 
 
 def row(query: str, document: str, **more: Any) -> dict[str, Any]:

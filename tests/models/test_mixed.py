@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rerank
-from rerank.commands.verify import verify
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.average import average_models
@@ -119,7 +118,6 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert read_contract(ranker) == read_contract(text_model) | {
         "mix": {"by": "z", "columns": {"bm25": 0.25}, "text": 0.75}
     }
-    assert verify(ranker)
     loaded, alone = rerank.load(ranker), rerank.load(ranker, mix=False)
     assert isinstance(loaded, Mixed) and isinstance(alone, CrossEncoder)
     expected = alone.predict(lists)
@@ -138,7 +136,6 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion", by="rrf")
     assert {path.name for path in (tmp_path / "fusion").iterdir()} == {"rerank.json"}
     assert told(lists.run(rerank.load(tmp_path / "fusion").predict(lists))).keys() == told(lists.run()).keys()
-    assert verify(tmp_path / "fusion")
 
 
 def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.letor import LetorData
 from rerank.lists import Lists
@@ -180,25 +179,7 @@ def test_every_flipped_bit_is_refused_and_named(config: TrainConfig, tmp_path: P
         assert str(path.name) in str(caught.value) or "damaged" in str(caught.value)
         if kind == "checkpoint":
             measures.write_bytes(finished)
-        assert main(["verify", str(run)]) == 2
         path.write_bytes(whole)
-    assert main(["verify", str(run)]) == 0
-
-
-def test_verify_names_the_file(config: TrainConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fit(config, tmp_path / "run")
-    assert main(["verify", str(tmp_path / "run")]) == 0
-    shown = capsys.readouterr().out
-    assert {line.split(": ")[1] for line in shown.splitlines()} == {"checkpoint, whole", "model, whole", "run, whole"}
-    for part in ("best", *(str(p.relative_to(tmp_path / "run")) for p in (tmp_path / "run").glob("checkpoints/*"))):
-        assert main(["verify", str(tmp_path / "run" / part)]) == 0
-    run = tmp_path / "run" / "test.trec"
-    run.write_bytes(run.read_bytes() + b"\n")
-    assert main(["verify", str(tmp_path / "run")]) == 2
-    assert "test.trec: damaged" in capsys.readouterr().err
-    for path, message in ((tmp_path / "made", "nothing to verify"), (tmp_path / "nowhere", "no such folder")):
-        assert main(["verify", str(path)]) == 2
-        assert message in capsys.readouterr().err
 
 
 def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path) -> None:
