@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from rerank.evaluation.calibration import Quality, fitted, threshold
 from rerank.evaluation.crossed import paired, standard_error
 from rerank.evaluation.significance import correct, equivalence, smallest_difference
-from scripts.evidence import calibration, pages, statistics
+from scripts.evidence import pages, statistics
 from scripts.evidence.kept import kept
 from tests.conftest import ROOT
 
@@ -99,18 +97,6 @@ def test_pooled_intervals_hold_their_level_with_six_collections(tau: float, tria
 def test_holm() -> None:
     p = np.random.default_rng(0).uniform(0, 0.2, 7).tolist()
     assert statistics.holm(p) == pytest.approx(list(correct(p, "holm")))
-
-
-@pytest.mark.parametrize(("ranker", "lists", "test"), calibration.FITS)
-def test_calibration_is_as_the_package_has_it(ranker: str, lists: str, test: str) -> None:
-    of, there = calibration.candidates(ranker, lists), calibration.candidates(ranker, test)
-    scores, relevant, query = of.score.to_numpy(), of.relevant.to_numpy() > 0, pd.factorize(of["query"])[0]
-    ours, theirs = calibration.fitted(ranker, lists), fitted(scores, relevant)
-    assert ours == pytest.approx(theirs, rel=1e-6)
-    logits, right = ours[0] * there.score.to_numpy() + ours[1], there.relevant.to_numpy() > 0
-    assert calibration.quality(logits, right) == pytest.approx(astuple(Quality.of(logits, right)))
-    for precision in calibration.PRECISIONS:
-        assert calibration.by_bound(of, precision) == threshold(scores, relevant, query, precision)
 
 
 def test_dl19s_table_has_the_means_of_its_kept_values() -> None:

@@ -15,7 +15,7 @@ from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
 from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.pages import PAGES
-from rerank.commands.rankers import auto, calibrate, compare, evaluate, experiment, rerank, train
+from rerank.commands.rankers import auto, compare, evaluate, experiment, rerank, train
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
 from rerank.serving.server import serve
@@ -45,7 +45,7 @@ def demo(output: str = "demo", ask: str | None = None) -> None:
 GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
     "candidates": (retrieve, lists, add),
-    "rankers": (train, tasks.average, calibrate, rerank, serve),
+    "rankers": (train, tasks.average, tasks.calibrate, rerank, serve),
     "comparisons": (evaluate, compare, experiment),
     "what there is": (losses, measures, models, collections),
 }

@@ -39,15 +39,6 @@ def train(argv: Sequence[str]) -> None:
     fit(config, output)
 
 
-def calibrate(**asked: Any) -> str:
-    """Turn scores into probabilities of relevance, with thresholds.
-
-    Args:
-        asked: what :func:`rerank.calibrate` takes.
-    """
-    return str(tasks.calibrate(**asked))
-
-
 def rerank(
     model: str,
     lists: str,

@@ -22,7 +22,7 @@ from rerank.errors import UserError
 from rerank.lists.split_hashes import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
-from rerank.models.card import with_mix, without_part
+from rerank.models.card import with_mix
 from rerank.models.columns import check_added, given_column
 from rerank.models.contract import (
     CALIBRATION,
@@ -271,8 +271,7 @@ def write_ranker(
         contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
         write_sealed(folder / CONTRACT, contract | mix)
         if (card := folder / CARD).is_file():
-            uncalibrated = without_part(card.read_text(encoding="utf-8"), "Calibration")
-            card.write_text(with_mix(uncalibrated, mix.get(MIX)), encoding="utf-8")
+            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")
 
 
 def _by_cosines() -> Any:

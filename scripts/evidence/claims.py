@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from scripts.evidence.averages import gain as gain_by_averaging
 from scripts.evidence.averages import gain_of_all
-from scripts.evidence.calibration import kept_promises
 from scripts.evidence.documents import MIXES, against_fresh, gain
 from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept, ranked
@@ -165,9 +164,6 @@ def claims_of_how_to() -> Iterator[Claim]:
     means = [mean(ladder("dl")[0][rung]) for rung in ("averaged", "fused", "first stage")]
     words = "{} and {}, where the first stage has {}".format(*means)
     yield Claim("docs/compare.md", words, "ladders.tsv.xz: dl, averaged, fused, first stage")
-    made, broken = kept_promises()
-    yield Claim("docs/calibration.md", f"Of the {made} promises by the lowest cut {broken} are broken", "scores.tsv.xz")
-    yield Claim("docs/calibration.md", f"(below: {broken} of {made})", "scores.tsv.xz")
     words = f"{mean(added)} on the test claims with `--add-relevant`, and {mean(without)} without"
     yield Claim("docs/lists.md", f"{words}: {of_queries(added - without)}", "pages.tsv.xz: added")
 

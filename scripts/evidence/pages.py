@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import re
 
-from scripts.evidence import calibration, effects, ladders  # noqa: F401, whose tables no claim names
+from scripts.evidence import effects, ladders  # noqa: F401, whose tables no claim names
 from scripts.evidence.claims import claims
 from scripts.evidence.kept import ROOT, STUDIES
 from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain
 
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-PAGES = [f"docs/{name}.md" for name in ("calibration", "compare", "evidence", "internals/speed", "lists", "training")]
+PAGES = [f"docs/{name}.md" for name in ("compare", "evidence", "internals/speed", "lists", "training")]
 
 NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")
 """A number without a leading zero, as measures and differences are written."""

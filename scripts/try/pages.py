@@ -1,11 +1,8 @@
-"""Keep what pages that show how something is done say of quality: values of runs, or scores to be calibrated.
+"""Keep nDCG@10 per query of runs, under the names of their files, in configs/evidence/kept/pages.tsv.xz.
 
-    python scripts/try/pages.py values "int8" --lists lists/test --depth 20 --runs runs/*.trec
-    python scripts/try/pages.py scores "BM25" --model bm25 --lists "NFCorpus's test=lists/nf-test" --depth 10
+    python scripts/try/pages.py "arithmetic" --lists lists/test --depth 20 --runs runs/*.trec
 
-`values` keeps nDCG@10 per query of each run, under the name of its file, in configs/evidence/kept/pages.tsv.xz;
-`scores` keeps those of judged candidates, by a column or a model, and which are relevant, in scores.tsv.xz beside it.
-What had the same name before is replaced.
+Rows of the same name are replaced.
 """
 
 from __future__ import annotations
@@ -14,12 +11,9 @@ import argparse
 import lzma
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-import rerank
 from rerank.evaluation.measures import evaluate
-from rerank.features.letor import open_lists
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from rerank.storage.files import atomic_file
@@ -40,7 +34,7 @@ def keep(name: str, rows: pd.DataFrame, by: list[str]) -> None:
 
 def values(options: argparse.Namespace) -> None:
     """nDCG@10 per query of runs."""
-    lists = Lists.open(options.lists[0]).top(options.depth)
+    lists = Lists.open(options.lists).top(options.depth)
     for path in options.runs:
         found = evaluate(read_run(path), lists.qrels, "nDCG@10")
         rows = pd.DataFrame({"query": found.queries, "value": found["nDCG@10"]})
@@ -48,29 +42,13 @@ def values(options: argparse.Namespace) -> None:
         print(options.name, path.stem, f"{rows.value.mean():.4f}", flush=True)
 
 
-def scores(options: argparse.Namespace) -> None:
-    """Scores of the judged candidates of lists, and which are relevant."""
-    for name, folder in (one.split("=", 1) for one in options.lists):
-        model = None if options.model == "bm25" else rerank.load(options.model)
-        lists = open_lists(folder, None)
-        lists = lists.select(lists.judged & (lists.lengths > 0)).top(options.depth or lists.lengths.max())
-        made = lists.column(options.model) if model is None else model.predict(lists)
-        relevant = [int((grade or 0) > 0) for grade in lists.judged_grades()]
-        rows = pd.DataFrame({"query": np.repeat(lists.query_ids, lists.lengths), "score": made, "relevant": relevant})
-        keep("scores", rows.assign(ranker=options.name, lists=name), ["ranker", "lists"])
-        print(options.name, name, len(lists), len(rows), sum(relevant), flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["values", "scores"])
-    parser.add_argument("name", help="of the statement, or of the ranker")
-    parser.add_argument("--lists", required=True, nargs="+", help="lists; for scores NAME=LISTS")
+    parser.add_argument("name", help="name of the statement")
+    parser.add_argument("--lists", required=True, help="judged lists")
     parser.add_argument("--depth", type=int, help="candidates of a query")
-    parser.add_argument("--runs", nargs="+", type=Path, help="values: TREC runs")
-    parser.add_argument("--model", help="scores: the column bm25, or a model")
-    options = parser.parse_args()
-    {"values": values, "scores": scores}[options.what](options)
+    parser.add_argument("--runs", nargs="+", type=Path, help="TREC runs")
+    values(parser.parse_args())
 
 
 if __name__ == "__main__":

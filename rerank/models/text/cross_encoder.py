@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
@@ -19,13 +19,13 @@ from rerank.kernels.precision import Precision
 from rerank.lists.split_hashes import scaled
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import FRESH_SEED, Inputs, Model
+from rerank.models.base import FRESH_SEED, Inputs
 from rerank.models.contract import class_name, write_contract
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.text.network import changes_itself, positions_of
 from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, score_rows
 from rerank.models.text.part import Spec, TextPart, tokens_on_gpu
-from rerank.models.text.start import Start, last_layer, spread, start_at_zero
+from rerank.models.text.start import Start, spread, start_at_zero
 from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate
 from rerank.storage.arrow import Array
@@ -290,19 +290,3 @@ class CrossEncoder(TextScorer):
         with torch.inference_mode():
             z = self.start.of_lists(lists, lists.row_numbers).to(self.start.weights.device)
             return scores - self.start(z).cpu().numpy()
-
-
-def layer_of_scores(model: Model | None) -> nn.Linear | None:
-    """The layer whose output is a model's score, so that a scale and a shift of scores can be written into it.
-
-    None where a score is more than its output: a sum of chunks or with columns, a decoder's logits.
-    """
-    if not isinstance(model, CrossEncoder) or type(model.part) is not TextPart:
-        return None
-    if model.start.columns or model.long == "sum":
-        return None
-    try:
-        layer = last_layer(model.network)
-    except UserError:
-        return None
-    return None if layer.bias is None else layer
