@@ -1,4 +1,4 @@
-"""Train rerankers on whole ranked lists, and know whether they beat what you have."""
+"""Train BERT-style rerankers on whole ranked lists, with differentiable ranking metrics as losses."""
 
 from __future__ import annotations
 
