@@ -18,9 +18,9 @@ from rerank.evaluation.measure_names import parse_measure
 from rerank.features.letor import open_lists
 from rerank.features.parse import FEATURES
 from rerank.ladder.split import AVERAGES, TRAININGS
+from rerank.lists.content import content_hashes
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.sampling import PositivesNegatives
-from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists, concat
 from rerank.models.base import Model
 from rerank.models.load import MODELS
@@ -125,7 +125,7 @@ def planned(
     more, held = _more(lists, texts, depth, seed), len(lists["validation"])
     about = _identity(lists, kinds, hours, monitor, seed)
     if len(more):
-        about["more"] = split_hashes(more, lists["validation"].store.column_names)
+        about["more"] = content_hashes(more, lists["validation"].store.column_names)
         lists["validation"] = concat([lists["validation"], more])
         notes.append(
             f"Rungs that no judgment trained, such as cosines and fusion, are also measured on {len(more)} training "
@@ -240,7 +240,8 @@ def _identity(
     return {
         "ladder": 4,
         "lists": {
-            name: split_hashes(whole(some) if name == "train" else some, columns[name]) for name, some in lists.items()
+            name: content_hashes(whole(some) if name == "train" else some, columns[name])
+            for name, some in lists.items()
         },
         "models": [[name, initial_hashes(find_model(name))] if texts else [name] for name in kinds],
         "hours": hours,

@@ -8,11 +8,19 @@ import numpy as np
 
 from rerank.storage.arrow import Array, blocks, list_numbers, ranges
 
+SCALED = ":z"
+"""Between a column and a number of candidates; a column's own name has no colon."""
+
 LARGEST = 1e30
 """Where z ends: what would be infinite in float32 stays a number."""
 
 AT_ONCE = 1 << 20
 """Candidates whose z is computed together."""
+
+
+def scaled(column: str, depth: int) -> str:
+    """Name a column's z over the first ``depth`` candidates, such as ``bm25:z100``."""
+    return f"{column}{SCALED}{depth}"
 
 
 def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array, added: Array, depth: int) -> Array:

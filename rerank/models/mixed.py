@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.lists.split_hashes import SCALED
+from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.card import with_mix

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rerank.errors import NotFoundError, UserError, nearest
+from rerank.storage.fingerprint import hash_files
 from rerank.storage.hashes import sha256_of
 from rerank.storage.identity import id_of
 
@@ -135,6 +136,11 @@ def initial_hashes(folder: Path) -> dict[str, str]:
         else:
             found[path.name] = sha256_of(path)
     return found
+
+
+def hash_model(folder: Path) -> str:
+    """Return one SHA-256 of a model's weights, configuration and tokenizer."""
+    return hash_files(sorted({path for pattern in INITIAL for path in folder.glob(pattern)}))
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

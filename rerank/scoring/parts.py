@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.errors import UserError
-from rerank.lists.split_hashes import SCALED
+from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.mixed import unmixed

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError, nearest
+from rerank.lists.content import content_hashes
 from rerank.lists.data import ListsData
 from rerank.lists.neighbours import Grouping
-from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import GRADES, Term, Terms, columns_of
@@ -177,7 +177,9 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
     if place.is_dir():
         there = Lists.open(place)
         names = store.column_names
-        if there.store.column_names == names and split_hashes(there.with_added(), names) == split_hashes(lists, names):
+        if there.store.column_names == names and content_hashes(there.with_added(), names) == content_hashes(
+            lists, names
+        ):
             return str(place)
         if (place.parent.parent / IDENTITY).exists():
             raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")

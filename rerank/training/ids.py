@@ -7,8 +7,8 @@ from dataclasses import fields
 from typing import Any
 
 from rerank.evaluation.measures import Empty, parse_measures
+from rerank.lists.content import content_hashes
 from rerank.lists.data import Splits
-from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.storage.identity import SHOWN, identify
@@ -37,7 +37,7 @@ def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str]
     """Hashes of what a training reads: of its training lists, and of those it validates on."""
     validation = splits.validation
     return {
-        "train": split_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))),
+        "train": content_hashes(splits.train, list(dict.fromkeys([*columns, *targets]))),
         "validation": None if validation is None else measured_hashes(validation, columns),
     }
 
@@ -68,14 +68,14 @@ def measurement_identity(
 
 def run_identity(subject: Mapping[str, Any], test: Mapping[str, str]) -> Identity:
     """What is hashed for the id of a run over test lists: judgments do not change it."""
-    read = {name: value for name, value in test.items() if name not in ("grades", "qrels")}
+    read = {name: value for name, value in test.items() if name != "labels"}
     return {"measuring": MEASURING, **subject, "test": read}
 
 
 def measured_hashes(lists: Lists, columns: Sequence[str]) -> dict[str, str]:
     """Hashes of what a measurement reads of lists: also the scores that order them, which are mixed in."""
     order = lists.store.order
-    return split_hashes(lists, list(dict.fromkeys([*columns, *([] if order is None else [order])])))
+    return content_hashes(lists, list(dict.fromkeys([*columns, *([] if order is None else [order])])))
 
 
 def file_of(measurement: str) -> str:

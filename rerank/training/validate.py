@@ -16,7 +16,7 @@ from rerank.evaluation.measures import COUNTS, Evaluator, PerQuery, evaluate
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.neighbours import seen_queries
-from rerank.lists.split_hashes import SCALED
+from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from rerank.collections import Query, open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.split_hashes import split_hashes
+from rerank.lists.content import content_hashes
 from rerank.lists.tokens import tokenise
 from rerank.lists.view import concat
 from tests.builders import make_lists, random_run, write_collection
@@ -146,7 +146,7 @@ def test_lists_of_which_none_is_judged_are_saved_and_hashed_as_such(tmp_path: Pa
     alone = lists.select(~lists.judged).save(tmp_path / "alone")
     assert alone.qrels is None and alone.to_dataframe()["doc_id"].tolist() == ["x"]
     saved = lists.save(tmp_path / "all")
-    assert split_hashes(saved, ["bm25"]) == split_hashes(lists, ["bm25"]), "no judgment is none at all"
+    assert content_hashes(saved, ["bm25"]) == content_hashes(lists, ["bm25"]), "no judgment is none at all"
 
 
 @pytest.mark.parametrize("name", ["text", "query", "grade", "grades", "doc_id", "query_id"])

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from rerank.lists import Lists
 from rerank.lists import scaled as scaled_module
-from rerank.lists.scaled import LARGEST, z_scores
-from rerank.lists.split_hashes import scaled, split_hashes
+from rerank.lists.content import content_hashes
+from rerank.lists.scaled import LARGEST, scaled, z_scores
 from tests.builders import make_lists, make_lists_with_added
 
 NUMBERS = st.floats(-1e3, 1e3, width=32) | st.just(float("nan")) | st.sampled_from([0.0, 0.1, 7.0])
@@ -82,13 +82,13 @@ def test_hashes_see_what_lies_deeper(tmp_path: Path) -> None:
     frame = make_lists(tmp_path).to_dataframe()
     shown = Lists.from_dataframe(frame).top(3)
     name = scaled("bm25", 10)
-    before = split_hashes(shown, [name, "bm25"])
+    before = content_hashes(shown, [name, "bm25"])
     of_first = frame.groupby("query_id", sort=False).cumcount()
     for place, moved in ((5, True), (15, False)):
         changed = frame.copy()
         changed.loc[of_first == place, "bm25"] -= 0.25
-        after = split_hashes(Lists.from_dataframe(changed).top(3), [name, "bm25"])
-        assert (after[name] != before[name]) == moved
-        assert after["bm25"] == before["bm25"]
+        after = content_hashes(Lists.from_dataframe(changed).top(3), [name, "bm25"])
+        assert (after[f"column {name}"] != before[f"column {name}"]) == moved
+        assert after["column bm25"] == before["column bm25"]
     of_one = replace(shown, **{key: getattr(shown, key)[2:3] for key in ("queries", "starts", "lengths")})
-    assert split_hashes(of_one, [name])[name] != before[name]
+    assert content_hashes(of_one, [name])[f"column {name}"] != before[f"column {name}"]

@@ -16,7 +16,7 @@ from rerank.kernels.flat import reads_flat
 from rerank.kernels.implementations import Implementations, Kernels, use_implementations
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision
-from rerank.lists.split_hashes import scaled
+from rerank.lists.scaled import scaled
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs

@@ -1,4 +1,4 @@
-"""Hashes of what lists hold: other queries and the place in the folder change nothing, what is one's own does."""
+"""Content hashes of lists: other queries of the folder and their place in it do not count."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from rerank.lists import Lists
-from rerank.lists.split_hashes import split_hashes
+from rerank.lists.content import content_hashes
 
 COLUMNS = ["bm25"]
 
@@ -24,13 +24,13 @@ def frame() -> pd.DataFrame:
 
 def hashes(rows: pd.DataFrame, queries: list[str]) -> dict[str, str]:
     lists = Lists.from_dataframe(rows)
-    return split_hashes(lists.select([lists.query_ids.index(query) for query in queries]), COLUMNS)
+    return content_hashes(lists.select([lists.query_ids.index(query) for query in queries]), COLUMNS)
 
 
-def test_only_the_queries_that_are_there_count() -> None:
+def test_content_hashes_count_only_the_given_queries() -> None:
     chosen = ["q4", "q2"]
     whole = hashes(frame(), chosen)
-    assert set(whole) == {"texts", "candidates", "grades", "qrels", *COLUMNS}
+    assert set(whole) == {"texts", "candidates", "labels", "column bm25"}
     others = frame()
     others.loc[others.query_id == "q3", ["grade", "query", "bm25"]] = [1, "something else", -3.0]
     assert hashes(others, chosen) == whole
@@ -44,13 +44,13 @@ def test_only_the_queries_that_are_there_count() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "changed"),
     [
-        ("grade", 3, {"grades", "qrels"}),
-        ("bm25", 9.5, {"bm25"}),
+        ("grade", 3, {"labels"}),
+        ("bm25", 9.5, {"column bm25"}),
         ("text", "other", {"texts"}),
         ("query", "other", {"texts"}),
     ],
 )
-def test_what_is_changed_is_said(column: str, value: object, changed: set[str]) -> None:
+def test_content_hashes_tell_what_changed(column: str, value: object, changed: set[str]) -> None:
     rows = frame()
     at = {"query": rows.query_id == "q2", "text": rows.doc_id == "d3"}.get(column, rows.index == 4)
     assert rows[at].query_id.isin(["q1", "q2", "q3", "q4", "q5"]).all()
@@ -59,9 +59,9 @@ def test_what_is_changed_is_said(column: str, value: object, changed: set[str]) 
     assert {name for name in before if before[name] != after[name]} == changed
 
 
-def test_order_and_depth_count() -> None:
+def test_content_hashes_count_order_and_depth() -> None:
     lists = Lists.from_dataframe(frame())
-    whole = split_hashes(lists, COLUMNS)
-    assert split_hashes(lists.top(3), COLUMNS)["candidates"] != whole["candidates"]
-    assert split_hashes(lists.select([1, 0, 2, 3, 4, 5]), COLUMNS)["candidates"] != whole["candidates"]
-    assert set(split_hashes(lists, [])) == {"texts", "candidates", "grades", "qrels"}
+    whole = content_hashes(lists, COLUMNS)
+    assert content_hashes(lists.top(3), COLUMNS)["candidates"] != whole["candidates"]
+    assert content_hashes(lists.select([1, 0, 2, 3, 4, 5]), COLUMNS)["candidates"] != whole["candidates"]
+    assert set(content_hashes(lists, [])) == {"texts", "candidates", "labels"}

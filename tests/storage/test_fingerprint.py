@@ -1,0 +1,98 @@
+"""Fingerprints of settings, and how two of them differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rerank.losses import DirectMetric, SmoothINDCG
+from rerank.relaxations import SmoothI
+from rerank.settings.described import Described
+from rerank.storage.fingerprint import fingerprint, first_difference, hash_files, resolve
+from tests.forked import python
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+class Mine(Described):
+    """A user's class."""
+
+    def __init__(self, depth: float = 3, other: Any = None) -> None:
+        pass
+
+
+@dataclass
+class Options:
+    """A data class."""
+
+    rate: float = 1.0
+    mine: Mine = field(default_factory=Mine)
+
+
+@given(VALUES)
+def test_fingerprint_ignores_the_order_of_keys(value: Any) -> None:
+    def turned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: turned(inner) for key, inner in reversed(value.items())}
+        return [turned(inner) for inner in value] if isinstance(value, list) else value
+
+    assert fingerprint(turned(value)) == fingerprint(value)
+
+
+def test_fingerprint_counts_values_and_not_how_they_are_written() -> None:
+    assert fingerprint(Mine()) == fingerprint(Mine(depth=3)) == fingerprint(Mine(3.0)) != fingerprint(Mine(4))
+    assert fingerprint(Options()) == fingerprint({"mine": Mine(), "rate": 1})
+    assert fingerprint([1e300]) != fingerprint([10**300])
+    assert fingerprint(float("inf")) != fingerprint(float("nan")) != fingerprint(None)
+
+
+def test_resolve_names_our_classes_and_hashes_the_source_of_others() -> None:
+    ours = resolve(DirectMetric("nDCG", SmoothI()))
+    assert (ours["class"], ours["relaxation"]["class"]) == ("DirectMetric", "SmoothI")
+    mine = resolve(Mine())
+    assert mine["class"] == f"{__name__}.Mine" and len(mine["source"]) == 64
+
+
+@pytest.mark.slow
+def test_resolve_hashes_a_class_without_a_file_by_its_functions() -> None:
+    python("""
+from rerank.settings.described import Described
+from rerank.storage.fingerprint import fingerprint
+def made(body):
+    names = {"Described": Described, "__name__": "__main__"}
+    exec("class Mine(Described):\\n  def f(self):\\n    return " + body, names)
+    return fingerprint(names["Mine"]())
+assert made("1") == made("1") and made("1") != made("2 * self")
+""")
+
+
+@given(VALUES, VALUES)
+def test_first_difference_is_found_if_fingerprints_differ(one: Any, other: Any) -> None:
+    assert (first_difference([one], [other]) is None) == (fingerprint([one]) == fingerprint([other]))
+
+
+def test_first_difference_names_the_key() -> None:
+    old, new = resolve({"loss": SmoothINDCG(alpha=10.0)}), resolve({"loss": SmoothINDCG(alpha=1.0)})
+    key, before, after = first_difference(old, new) or ("", 0, 0)
+    assert (key.rpartition(".")[2], before, after) == ("alpha", 10, 1)
+    assert first_difference({"a": {"b": 1}}, {"a": {}}) == ("a.b", 1, None)
+    assert first_difference({"x": {"class": "A", "y": 1}}, {"x": {"class": "B", "z": 1}}) == ("x", "A", "B")
+
+
+def test_hash_files_counts_names_and_contents(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("a")
+    other.write_text("a")
+    before = hash_files([one, other])
+    assert before == hash_files([one, other]) != hash_files([one])
+    assert hash_files([one]) != hash_files([other])
+    other.write_text("b")
+    assert hash_files([one, other]) != before
