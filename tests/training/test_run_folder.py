@@ -84,7 +84,7 @@ def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_pa
     file = tmp_path / "made" / "Fold1" / "vali.txt"
     whole = file.read_text()
     file.write_text(("1" if whole[0] == "0" else "0") + whole[1:])
-    with pytest.raises(UserError, match="data: the validation lists' grades changed"):
+    with pytest.raises(UserError, match="data: the validation lists' labels changed"):
         fit(config, tmp_path / "run")
     file.write_text(whole)
     write_features(tmp_path / "made" / "Fold1" / "test.txt", seed=9)
