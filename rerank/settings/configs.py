@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
+DEEPEST = 64
+"""Levels of nesting that a configuration may have; reading more takes PyYAML time quadratic in their number."""
+
 NAMES = ("methods", "ensembles", "figures", "published", "refit")
 """Keys of an experiment below which keys stay as written: they are names (``R4.L``), or go into cells later."""
 
@@ -157,6 +160,17 @@ def _check_keys_once(path: Path, root: yaml.Node | None) -> None:
                 seen.add(key)
 
 
+def _check_depth(path: Path, events: Iterator[yaml.Event]) -> None:
+    """Refuse a file that is nested too deeply, whatever the interpreter's recursion limit is."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise UserError(f"{path}:{event.start_mark.line + 1}: nested more than {DEEPEST} levels deep; flatten it")
+
+
 def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
     """The YAML of a file, or what is given in its place, as a tree with line numbers, and what it means."""
     import yaml
@@ -164,6 +178,7 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
 
     try:
         text = path.read_text(encoding="utf-8") if given is None else given
+        _check_depth(path, yaml.parse(text, Loader=yaml.SafeLoader))
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         content = get_loader("yaml")(text)  # as the parser reads options: 1e-3 is a number
     except FileNotFoundError as error:
@@ -172,8 +187,6 @@ def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:
         raise UserError(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text") from error
-    except RecursionError as error:
-        raise UserError(f"{path}: nested too deeply") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]

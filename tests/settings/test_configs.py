@@ -226,13 +226,12 @@ REFUSED = {
     "several": ("extends: [a.yaml]\n", r"x\.yaml:1: extends: takes the path of one file, not \['a.yaml'\]"),
     "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
     "below a list": ("extends: base.yaml\nfolds.x: 1\n", r"x\.yaml: folds\.x: folds is \[1\], which holds no keys"),
-    "deep": ("a: " + "[" * 30_000, r"x\.yaml: nested too deeply"),
+    "deep": ("a: " + "{b: [" * 15_000, r"x\.yaml:1: nested more than 64 levels deep"),
 }
 HOSTILE = [
     *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
     *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: ="),
     *('a: "\\ud800"', "--- 1\n--- 2", "%YAML 9.9\n---\na: 1"),
-    *("a: " + "[" * 2000, "a: " + "{b: " * 2000),
 ]
 REFUSED |= {repr(text[:30]): (f"{text}\n", r"x\.yaml") for text in HOSTILE}
 
