@@ -15,6 +15,8 @@ import torch
 from scripts.gpu_evidence import SECTIONS, TO_KILL, Here
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = ROOT / "scripts" / "gpu_evidence.py"
 
 MISSING = (
@@ -66,7 +68,6 @@ def test_the_tests_of_a_gpu_are_found_where_little_is_installed(tmp_path: Path) 
     assert "compared with: flash_attn, sentence_transformers." in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("missing", "left_out"), [(MISSING, ["peft"]), (BARE, ["peft", "pytest"])], ids=["few", "bare"]
 )

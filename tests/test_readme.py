@@ -36,8 +36,9 @@ PAGES = (
     "docs/text.md",
     "docs/decoders.md",
 )
+DEFAULT_PAGES = ("README.md", "docs/start.md")
 BLOCKS = [
-    pytest.param(code, id=f"{page}-{number}")
+    pytest.param(code, id=f"{page}-{number}", marks=() if page in DEFAULT_PAGES else pytest.mark.slow)
     for page in PAGES
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
 ]

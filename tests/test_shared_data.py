@@ -14,6 +14,8 @@ from rerank.commands.cli import main
 from rerank.lists import Lists
 from rerank.retrieval import read_run
 
+pytestmark = pytest.mark.slow
+
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 
 

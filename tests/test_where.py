@@ -16,6 +16,8 @@ from scipy.stats import zscore
 from rerank.evaluation.measures import evaluate
 from tests.builders import write_folds
 
+pytestmark = pytest.mark.slow
+
 where: Any = import_module("scripts.try.where")
 averages: Any = import_module("scripts.try.averages")
 
