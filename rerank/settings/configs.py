@@ -168,7 +168,7 @@ def _check_depth(path: Path, events: Iterator[yaml.Event]) -> None:
     for event in events:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise UserError(f"{path}:{event.start_mark.line + 1}: nested more than {DEEPEST} levels deep; flatten it")
+            raise UserError(f"{path}: nested more than {DEEPEST} levels deep; flatten it")
 
 
 def _parse(path: Path, given: str | None = None) -> tuple[yaml.Node, Settings]:

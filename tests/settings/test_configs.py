@@ -226,7 +226,7 @@ REFUSED = {
     "several": ("extends: [a.yaml]\n", r"x\.yaml:1: extends: takes the path of one file, not \['a.yaml'\]"),
     "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
     "below a list": ("extends: base.yaml\nfolds.x: 1\n", r"x\.yaml: folds\.x: folds is \[1\], which holds no keys"),
-    "deep": ("a: " + "{b: [" * 15_000, r"x\.yaml:1: nested more than 64 levels deep"),
+    "deep": ("a: " + "{b: [" * 15_000, r"x\.yaml: nested more than 64 levels deep"),
 }
 HOSTILE = [
     *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
