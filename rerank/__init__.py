@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
     from rerank.features.normalise import QueryZScore, ShiftedLog, SignedLog1p, Standardise
-    from rerank.ladder.result import Ladder
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
     from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.rerank_lists import rerank_lists
     from rerank.tasks.retrieve import Search, retrieve
+    from rerank.tasks.selection import Selection
     from rerank.tasks.train import train
     from rerank.training.config import Optimization, TrainConfig
     from rerank.training.fit import Training, fit

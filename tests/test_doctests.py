@@ -27,8 +27,8 @@ SHOWN_ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",
     "prebuilt_index": "downloads; docs/collections.md",
     "start_jvm": "starts Java; tests/retrieval",
-    "auto": "docs/auto.md; tests/ladder",
-    "Ladder": "docs/auto.md; tests/ladder",
+    "auto": "docs/auto.md; tests/tasks",
+    "Selection": "docs/auto.md; tests/tasks",
     "Decoder": "docs/decoders.md; tests/models/text",
 }
 """Names whose example would need Java, a network, weights, an extra or minutes, and where they are shown."""

@@ -26,7 +26,6 @@ models.text models.vectors
 scoring
 training serving
 experiments pyterrier
-ladder
 tasks
 demo
 commands

@@ -14,15 +14,14 @@ from rerank.storage.files import check_apart
 
 
 def auto(**asked: Any) -> str:
-    """Climb from the first stage to a ranker that earns its place.
+    """Compare rankers on held-out queries, and save the best.
 
-    If the command was killed, the same command goes on where it was.
+    Repeating the command reuses completed steps, and continues a run that was killed.
 
     Args:
-        asked: what :func:`rerank.auto` takes.
+        asked: the arguments of :func:`rerank.auto`.
     """
-    ladder = tasks.auto(**asked)
-    return f"{ladder}\n\n{ladder.saved}"
+    return str(tasks.auto(**asked))
 
 
 def train(argv: Sequence[str]) -> None:

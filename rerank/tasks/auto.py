@@ -1,57 +1,60 @@
-"""From the first stage to a ranker that earns its place: ``rerank.auto``, and the command of that name."""
+"""Choose a ranker on held-out queries: ``rerank.auto``, and the command of that name."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.settings.ranges import Count, NotNegative, Seed, check_arguments
+from rerank.settings.ranges import Count, CountOrZero, Seed, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike, Names
 
 if TYPE_CHECKING:
-    from rerank.ladder.result import Ladder
+    from rerank.tasks.selection import Selection
 
 
 def auto(
     train: ListsLike,
     validation: ListsLike | None = None,
     test: ListsLike | None = None,
-    model: Names | None = None,
-    hours: NotNegative | None = None,
+    models: Names | None = None,
     *,
     output: Folder,
+    epochs: CountOrZero | None = None,
     depth: Count = 150,
     monitor: str = "nDCG@10",
     seed: Seed = 42,
-) -> Ladder:
-    """Climb a ladder of rankers over the same candidates, and keep the highest that earns its place on validation.
+) -> Selection:
+    """Compare rankers on held-out queries, and save the best.
 
-    The rungs are the first stage; other evidence; both fused; a text model as published, trained on documents alone,
-    fine-tuned, averaged; and its mix with the fused first stage. A rung stays if the validation queries tell, at one in
-    two hundred, that it is better than the highest below it that stays, see :mod:`rerank.ladder.split`. The test lists
-    are looked at once, at the end. The same call resumes where another was killed, and a finished ladder is only read.
+    Candidates are every column of scores (the first stage among them), cosine similarities of embedding models, the
+    fusion of these, and each model as published, fine-tuned, and interpolated with the fusion. The choice is the best
+    of the columns and their fusion on the validation queries, unless a model is significantly better (paired t-test,
+    p < .05 with Holm's correction over all models' candidates). What is tuned is measured out of fold. The same call
+    continues a run that was killed; completed steps are reused.
 
     Args:
-        train: lists folder to train on, or a file of feature vectors (LETOR, svmlight).
-        validation: lists to choose on; None keeps a share of the training queries back. What no judgment trains is
-            judged on training queries, too, where these are fewer than 500.
-        test: lists that every rung is measured on, once, at the end.
-        model: text models, by folder or name, or LightGBM, XGBoost, MLP, SelfAttention for feature vectors. One that
-            embeds texts also gives a column of cosines. None takes MiniLM, or LightGBM.
-        hours: how long it may take, which decides how many seeds and passes there are; None takes all.
-        output: folder for the ladder: ladder.txt, ladder.json, ladder.html, and the ranker.
-        depth: candidates of a validation or test query that take part.
-        monitor: the measure that decides.
-        seed: decides which queries are kept back for validation.
+        train: judged lists to train on.
+        validation: judged lists to choose on; by default a tenth of the training queries is held out, at least 50, at
+            most half. If nothing is trained, all training queries are used to choose.
+        test: judged lists on which every candidate is measured, after the choice.
+        models: folders or hub names of rerankers and embedding models; by default columns are compared alone.
+        output: folder for ``best/``, ``report.json``, ``report.txt`` and intermediate results.
+        epochs: passes over the training lists; 0 compares without training, the default makes 300 steps in 2 to 10
+            passes.
+        depth: candidates reranked per validation and test query.
+        monitor: the measure to choose by.
+        seed: random seed of the held-out queries, folds and training.
 
     Returns:
-        The ladder; ``output/ranker`` is the ranker, as :func:`rerank.load_model` takes it.
+        The comparison: it prints as a table, and ``output/best`` is what :func:`rerank.load_model` loads.
 
     Raises:
-        UserError: what cannot work, before any work is done; a folder that holds something else.
+        UserError: options or lists that do not fit together, before anything is computed.
     """
-    from rerank.ladder.climb import climbed
+    from rerank.evaluation.measure_names import parse_measure
+    from rerank.tasks.selection import select
 
-    check_arguments(auto, {"hours": hours, "output": output, "depth": depth, "seed": seed})
-    given = {"train": train, "validation": validation, "test": test}
-    return climbed(given, model, hours, Path(output), depth, monitor, seed)
+    check_arguments(auto, {"output": output, "epochs": epochs, "depth": depth, "seed": seed})
+    given = {"train": train} | {k: v for k, v in (("validation", validation), ("test", test)) if v is not None}
+    names = [models] if isinstance(models, str) else list(models or [])
+    return select(given, names, Path(output), epochs, depth, str(parse_measure(monitor, "monitor")), seed)

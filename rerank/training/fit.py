@@ -270,7 +270,7 @@ def _report(measures: dict[str, Any], model: Model) -> None:
 def _instead(model: Model, beside: Mapping[str, Any]) -> list[str]:
     """What to do where a model of texts is worse than the first stage; nothing where it is not."""
     worse = any(found["interval"] is not None and found["interval"][1] < 0 for found in beside.values())
-    hint = "instead: `rerank auto … --hours 0` tries fusion, untrained"
+    hint = "instead: `rerank auto … --epochs 0` tries fusion, untrained"
     return [hint] if worse and isinstance(model, TextScorer) else []
 
 

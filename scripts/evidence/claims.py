@@ -11,7 +11,6 @@ from scripts.evidence.averages import gain_of_all
 from scripts.evidence.documents import MIXES, against_fresh, gain
 from scripts.evidence.fusion import UNTRAINED, fusion, fusion_pooled
 from scripts.evidence.kept import FIRST, MIXED, claims_of_scifact, kept, ranked
-from scripts.evidence.ladders import ladder
 from scripts.evidence.losses import OTHER, SIX, losses, mixing_counts, seed_deviation
 from scripts.evidence.others import TEACHERS, against_fusion, rankings_of_scifact, taught
 from scripts.evidence.pointwise import (
@@ -161,9 +160,6 @@ def claims_of_how_to() -> Iterator[Claim]:
     words = f"{mean(rounded)} in bf16 and {mean(exact)} in float32"
     yield Claim("docs/training.md", words, rows)
     yield Claim("docs/internals/speed.md", words, rows)
-    means = [mean(ladder("dl")[0][rung]) for rung in ("averaged", "fused", "first stage")]
-    words = "{} and {}, where the first stage has {}".format(*means)
-    yield Claim("docs/compare.md", words, "ladders.tsv.xz: dl, averaged, fused, first stage")
     words = f"{mean(added)} on the test claims with `--add-relevant`, and {mean(without)} without"
     yield Claim("docs/lists.md", f"{words}: {of_queries(added - without)}", "pages.tsv.xz: added")
 

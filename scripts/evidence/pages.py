@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from scripts.evidence import effects, ladders  # noqa: F401, whose tables no claim names
+from scripts.evidence import effects  # noqa: F401, whose tables no claim names
 from scripts.evidence.claims import claims
 from scripts.evidence.kept import ROOT, STUDIES
 from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain

@@ -62,4 +62,4 @@ def test_a_model_of_texts_that_is_worse_comes_with_something_else_to_try(
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24) if texts else MLP(columns=["bm25"])
     beside = {"test": asdict(Beside("nDCG@10", 0.5, 0.65, -0.15, interval, 30))}
     found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "id", {}, beside)
-    assert ("`rerank auto … --hours 0` tries fusion, untrained" in str(found)) == hint
+    assert ("`rerank auto … --epochs 0` tries fusion, untrained" in str(found)) == hint
