@@ -20,10 +20,10 @@ from rerank.evaluation.significance import ALPHA, correct, differences, paired_t
 from rerank.evaluation.weights import GRID, search_weights
 from rerank.html import shown
 from rerank.lists.columns import as_name
+from rerank.lists.content import content_hashes
 from rerank.lists.data import check_disjoint, keep_back
 from rerank.lists.folds import drawn_folds
 from rerank.lists.sampling import PositivesNegatives
-from rerank.lists.split_hashes import split_hashes
 from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG
 from rerank.models.load import load_model
@@ -227,7 +227,7 @@ def _copy(lists: Lists, place: Path) -> None:
         lists.save(place)
         return
     there, names = Lists.open(place), lists.store.column_names
-    if split_hashes(there.with_added(), names) != split_hashes(lists, names):
+    if content_hashes(there.with_added(), names) != content_hashes(lists, names):
         raise UserError(f"output: {place.parent.parent} was made from other lists or settings; name another folder")
 
 
