@@ -1,4 +1,7 @@
-"""What every loss must do, whatever it computes: properties of all `cases.py`, on lists drawn by hypothesis."""
+"""Properties that all losses share, on lists drawn by hypothesis.
+
+A covering set of the losses is tested by default, all of `cases.py` in the slow tier.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ from torch import Tensor
 
 from rerank.losses import Loss
 from tests.losses.cases import CASES
+from tests.losses.covering import COVERING
 from tests.losses.properties import Case, batch, ranked_lists
 
 torch.set_num_threads(1)
 
 
 def those(wanted: Callable[[Case], bool]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("case", [case for case in CASES if wanted(case)], ids=lambda case: case.name)
+    marked = {case.name: () if case.name in COVERING else pytest.mark.slow for case in CASES}
+    cases = [pytest.param(case, id=case.name, marks=marked[case.name]) for case in CASES if wanted(case)]
+    return pytest.mark.parametrize("case", cases)
 
 
 every_loss = those(lambda case: True)
@@ -201,7 +207,7 @@ def test_extremes_stay_finite(case: Case) -> None:
 
 
 @every_loss
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
 def test_half_precision_is_float32(case: Case, dtype: torch.dtype) -> None:
     """Half-precision scores, and autocast, give the loss that float32 gives on the same scores."""
     generator = torch.Generator().manual_seed(3)
