@@ -29,6 +29,7 @@ experiments pyterrier
 tasks
 demo
 commands
+__main__
 """
 FLOORS = {room: floor for floor, rooms in enumerate(STOREYS.strip().splitlines()) for room in rooms.split()}
 """A room imports from rooms of a smaller number, lines above its own. Rooms of a line know nothing of each other."""

@@ -52,7 +52,7 @@ def test_scifact_from_bm25_to_a_table(shared_data: Path, home: Path) -> None:
 def test_cranfield_through_ir_datasets(shared_data: Path, home: Path) -> None:
     """In a process of its own: ir_datasets reads its home when it is imported."""
     environment = os.environ | {"IR_DATASETS_HOME": str(shared_data / "ir_datasets")}
-    command = [sys.executable, "-m", "rerank.commands.cli", "retrieve", "--collection", "cranfield"]
+    command = [sys.executable, "-m", "rerank", "retrieve", "--collection", "cranfield"]
     done = subprocess.run(
         [*command, "--output", str(home / "cranfield")], env=environment, check=True, capture_output=True, text=True
     )

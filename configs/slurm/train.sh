@@ -1,7 +1,7 @@
 #!/bin/bash
 # A training on all GPUs of two machines; the lists are on a disk that both see:
 #   sbatch configs/slurm/train.sh scripts/train.py --config configs/msmarco/smoothi.yaml
-# `-m rerank.commands.cli rerank --model ... --lists ... --output ...` in place of the script shares out the lists to be scored.
+# `-m rerank rerank --model ... --lists ... --output ...` in place of the script shares out the lists to be scored.
 # Three minutes before its time is over comes SIGTERM, and a checkpoint is written; killed or out of time, the same command
 # resumes.
 #SBATCH --job-name=rerank

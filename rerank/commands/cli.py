@@ -7,15 +7,15 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
-from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, compare, evaluate, experiment, rerank, train
+from rerank.commands.show import show
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
 from rerank.serving.server import serve
@@ -47,7 +47,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "candidates": (retrieve, lists, add),
     "rankers": (train, tasks.average, tasks.calibrate, rerank, serve),
     "comparisons": (evaluate, compare, experiment),
-    "what there is": (losses, measures, models, collections),
+    "reference": (show,),
 }
 """The commands, as their list shows them."""
 
@@ -78,10 +78,11 @@ def run(argv: Sequence[str]) -> None:
     else:
         name, *words = argv
         page = PAGES.get(name, EMPTY)
-        if page.plain and not words and signature(COMMANDS[name]).parameters[page.plain].default is Parameter.empty:
-            raise UserError(f"FOLDER: needed; see rerank {name} --help")
-        if page.plain and words and not words[0].startswith("-"):
-            words[0] = f"--{page.plain}={words[0]}"
+        if page.plain and not words:
+            raise UserError(f"{page.plain[0].upper()}: missing; see rerank {name} --help")
+        positional = takewhile(lambda word: not word.startswith("-"), words[: len(page.plain)])
+        named = [f"--{key}={word}" for key, word in zip(page.plain, positional, strict=False)]
+        words[: len(named)] = named
         with options_of(COMMANDS[name], words, page) as options:
             if isinstance(said := COMMANDS[name](**options), str):
                 print(said)

@@ -9,7 +9,7 @@ from importlib.resources import files
 from itertools import zip_longest
 from typing import Any
 
-from rerank.commands.catalogue import losses
+from rerank.commands.show import explain, show
 from rerank.errors import UserError, nearest
 from rerank.models.load import MODELS, NORMALISERS
 from rerank.settings.described import find_class
@@ -44,7 +44,7 @@ def page() -> str:
 def kinds_of(key: str) -> str:
     """The classes that a key takes, a line each."""
     if key == "loss":
-        return losses()
+        return show("losses")
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
     return "\n".join([*lines, "", f"rerank train --{key}.help NAME lists the keys of one of them."])
 
@@ -52,7 +52,7 @@ def kinds_of(key: str) -> str:
 def keys_of(key: str, name: str) -> str:
     """The keys of one class, with their defaults; of a loss its definition."""
     if key == "loss":
-        return losses(name)
+        return explain(name)
     if "." not in name and name not in KINDS[key]:
         raise UserError(f"--{key}: there is no {name}{nearest(name, KINDS[key])}; --{key}.help lists them")
     kind = find_class(name if "." in name else f"{KINDS[key][name]}.{name}", object, key)

@@ -17,7 +17,7 @@ class Page(NamedTuple):
 
     examples: str = ""  # command lines, one a line
     groups: Mapping[str, Sequence[str]] = {}  # names of options by heading; those in none come under ``other options``
-    plain: str | None = None  # the option whose name may be left out: ``rerank lists FOLDER``
+    plain: Sequence[str] = ()  # positional options: ``rerank lists FOLDER``
 
 
 EMPTY = Page()
@@ -80,11 +80,11 @@ def plain_text(text: str) -> str:
     )
 
 
-def _written(action: Action, plain: str | None, in_files: bool) -> str:
+def _written(action: Action, plain: Sequence[str], in_files: bool) -> str:
     """An option with what stands for its value."""
     value = _value(action)
     name = "--" + action.dest if in_files else option(action.dest)
-    return value if action.dest == plain else f"{name} {value}".rstrip()
+    return value if action.dest in plain else f"{name} {value}".rstrip()
 
 
 def _value(action: Action) -> str:

@@ -129,7 +129,7 @@ def options_of(function: Callable[..., Any], argv: Sequence[str], page: Page = E
     for kind in groups.values():
         parser.add_class_arguments(kind, as_group=False)
     options = vars(parse(parser, shell_like(parser, argv)))
-    named = set(options) - {page.plain}
+    named = set(options) - set(page.plain)
     try:
         for key, kind in groups.items():
             options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})

@@ -127,7 +127,7 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
     if (monitor := parse_measure(options.monitor, "monitor")).NAME in COUNTS:
         raise UserError(f"monitor: {monitor} only counts; choose a measure of quality, such as nDCG@10")
     if loss is None and not trees:
-        raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank losses` lists them")
+        raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank show losses` lists them")
     if options.epoch_by is not None and trees:
         raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
     if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):

@@ -24,7 +24,7 @@ def best_of(
 
 def rerank_command(*words: str | Path) -> list[str]:
     """``rerank WORDS``, for a process of its own."""
-    return [sys.executable, "-m", "rerank.commands.cli", *map(str, words)]
+    return [sys.executable, "-m", "rerank", *map(str, words)]
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:

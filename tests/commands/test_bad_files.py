@@ -35,7 +35,7 @@ def test_a_terminal_of_another_encoding_gets_what_it_can_show(tmp_path: Path) ->
     name = "überrank\u2192\u03b1.trec"
     (tmp_path / name).write_text("q1 Q0 d1 1 1.0 x\n")
     words = ["evaluate", "--qrels", str(tmp_path / "qrels"), "--runs", str(tmp_path / name)]
-    command, environment = [sys.executable, "-m", "rerank.commands.cli"], os.environ | {"PYTHONIOENCODING": "latin-1"}
+    command, environment = [sys.executable, "-m", "rerank"], os.environ | {"PYTHONIOENCODING": "latin-1"}
     done = subprocess.run([*command, *words], capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert b"\xfcberrank\\u2192\\u03b1" in done.stdout

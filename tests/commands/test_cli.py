@@ -121,7 +121,7 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
 def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
-    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.commands.cli import main; sys.exit(main(['losses']))"
+    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.commands.cli import main; sys.exit(main(['--help']))"
     (said,) = python(code, ends=2, PYTHONPATH=str(ROOT)).stderr.splitlines()
     assert said.startswith("rerank: error: the working directory was removed")
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
 from rerank.collections.names import PREFIXES
-from rerank.commands.catalogue import collections, losses, measures, models
 from rerank.commands.cli import COMMANDS, main, usage
 from rerank.commands.pages import PAGES
+from rerank.commands.show import explain, show
 from rerank.commands.train_help import page
 from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
@@ -50,8 +50,8 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
         (["train", "--help", "all"], "learning rate of the encoder"),
         (["train", "--data", "ListsData", "--model.help"], "MLP "),
         (["experiment", "--methods.help"], "--methods.search"),
-        (["models"], "LightGBM "),
-        (["collections"], "files:DIR"),
+        (["show", "models"], "LightGBM "),
+        (["show", "collections"], "files:DIR"),
     ],
 )
 def test_help_comes_without_torch(words: list[str], shown: str) -> None:
@@ -111,17 +111,17 @@ def test_the_list_of_commands_has_all_and_fits_80_columns() -> None:
 
 
 @pytest.mark.parametrize("name", [*load_all(), *load_relaxations()])
-def test_a_loss_is_explained_in_letters(name: str) -> None:
-    text = losses(name)
-    assert "\\" not in text.replace("\\n", "")
+def test_explain_prints_a_docstring_without_markup(name: str) -> None:
+    text = explain(name)
+    assert text.startswith(f"{name}(")
     assert not re.search(r":\w+:`|``|\.\. math", text)
 
 
-def test_lists_name_all_that_there_is_a_line_each() -> None:
-    assert first_words(losses()) == [*load_all(), *load_relaxations(), *load_parts()]
-    assert first_words(models()) == [*MODELS, *NORMALISERS]
-    assert first_words(measures()) == [*MEASURES]
-    assert set(first_words(collections())) == {"an", "demo", *PREFIXES}
+def test_show_lists_every_name() -> None:
+    assert first_words(show("losses")) == [*load_all(), *load_relaxations(), *load_parts()]
+    assert first_words(show("models")) == [*MODELS, *NORMALISERS]
+    assert first_words(show("measures")) == [*MEASURES]
+    assert set(first_words(show("collections"))) == {"an", "demo", *PREFIXES}
 
 
 DATA_ALONE = ["train", "--data=ListsData", "--data.train=lists", "--output=out"]
@@ -137,8 +137,12 @@ LISTNET = [*START, "--loss=ListNet"]
         (["retrieve"], "--output, --collection: needed"),
         (["rerank", "--model", "m"], "--lists, --output: needed"),
         (["experiment"], "output, base, methods: needed"),
-        (["lists"], "FOLDER: needed; see rerank lists --help"),
-        (["serve"], "FOLDER: needed"),
+        (["lists"], "FOLDER: missing; see rerank lists --help"),
+        (["serve"], "RANKERS: missing"),
+        (["show"], "WHAT: missing"),
+        (["show", "loss"], "what: expected losses, models, measures or collections, not loss"),
+        (["show", "losses", "SmothINDCG"], "unknown loss (did you mean 'SmoothINDCG'?)"),
+        (["show", "models", "MLP"], "MLP: only losses are explained"),
         ([*START, "--loss=SmothINDCG"], "loss: there is no SmothINDCG (did you mean 'SmoothINDCG'?)"),
         ([*LISTNET, "--loss.temprature=3"], "loss.temprature: ListNet has no temprature (did you mean 'temper"),
         ([*LISTNET, "--loss.temperature=abc"], "loss.temperature: expected a number, not abc"),
@@ -167,12 +171,8 @@ def test_what_is_refused_is_readable(words: list[str], message: str, capsys: pyt
         assert riddle not in line
 
 
-@pytest.mark.parametrize("show", [collections, losses, measures, models])
-def test_catalogues_fold_to_the_terminal(show: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """No line is longer than the terminal is wide, and no word is lost by folding."""
-    words = set()
-    for columns in (60, 80, 100):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        assert max(map(len, show().splitlines())) <= columns
-        words.add("".join(show().split()))  # a line may end at a hyphen
-    assert len(words) == 1
+@pytest.mark.parametrize("what", ["losses", "models", "measures", "collections"])
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_show_fits_the_terminal(what: Any, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, show(what).splitlines())) <= columns

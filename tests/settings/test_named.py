@@ -148,7 +148,7 @@ TEXT: dict[str, Callable[[str], Any]] = {
     "monitor": lambda name: check(settings(monitor=f"{name}@10")),
     "measures": lambda name: rerank.evaluate({"q": {"d": 1}}, {"a": {"q": {"d": 1.0}}}, measures=f"{name}@1"),
     "a saved normaliser": lambda name: find_normaliser(name, Normaliser),
-    "rerank losses": lambda name: command("losses", name),
+    "rerank show losses": lambda name: command("show", "losses", name),
     "tracker": lambda name: command(
         *("train", "--data=ListsData", "--data.train=lists", "--model=MLP", "--loss=ListNet", "--output=x"),
         f"--tracker=[{name}]",

@@ -161,7 +161,7 @@ def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path
     methods = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
     settings = {"methods": methods, "folds": [1], "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}
     config = write_experiment(tmp_path, base=short_texts(tmp_path) | changes, **settings)
-    command = [sys.executable, "-m", "rerank.commands.cli", "experiment", config]
+    command = [sys.executable, "-m", "rerank", "experiment", config]
     output = tmp_path / "output"
     with (tmp_path / "errors").open("w") as errors:
         process = subprocess.Popen([*command, f"--output={output}"], stderr=errors, stdout=subprocess.DEVNULL)
