@@ -11,7 +11,6 @@ from rerank.evaluation.measures import COUNTS
 from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion, Loss
-from rerank.losses.direct import DirectMetric
 from rerank.models.base import Model
 from rerank.settings.ranges import Count, NotNegative, Positive, Seed, Share, check_arguments
 
@@ -75,8 +74,6 @@ class TrainConfig:
             The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
-        kernels: attention and dropout by our kernels (own) or PyTorch's (torch); auto takes what is faster
-            on this kind of processor. Results differ only by rounding and by which elements dropout draws.
         deterministic: whether attention's backward pass on a GPU always adds up in the same order, which is slower; on
             a CPU it always does.
         seed: decides every random choice.
@@ -85,8 +82,6 @@ class TrainConfig:
             the lowest mean loss over the validation lists, ``last`` the last one; None takes the monitor.
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything.
-        fidelity: whether to log with every validation how close the loss's relaxation is to sorting (rank error,
-            sharpness of indicators, gap to the exact measure).
         patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
@@ -106,14 +101,12 @@ class TrainConfig:
     token_budget: Count | None = None
     gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
-    kernels: Literal["auto", "own", "torch"] = "auto"
     deterministic: bool = False
     seed: Seed = 42
     monitor: str = "nDCG@10"
     epoch_by: Literal["loss", "last"] | None = None
     measures: str = "nDCG@10 nDCG AP RR P@10"
     test: bool = True
-    fidelity: bool = False
     patience: Count | None = None
     checkpoint_every: Count = 200
     tracker: list[str] | None = None
@@ -132,7 +125,3 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
     if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
         raise UserError("epoch_by: loss needs a single loss of the grades, not a sum of several")
-    if options.fidelity and trees:
-        raise UserError("fidelity: is for networks; trees do not measure it")
-    if options.fidelity and isinstance(loss, type) and not issubclass(loss, DirectMetric):
-        raise UserError(f"fidelity: {loss.__name__} relaxes nothing; only direct metrics do")

@@ -15,7 +15,7 @@ from rerank.models.weights import hash_model
 from rerank.storage import fingerprint as settings
 from rerank.training.config import TrainConfig
 
-NEUTRAL = ("data", "model", "tracker", "checkpoint_every", "fidelity", "kernels", "deterministic")
+NEUTRAL = ("data", "model", "tracker", "checkpoint_every", "deterministic")
 """Settings that change no result, or count by content."""
 
 

@@ -26,7 +26,7 @@ PATIENCE = timedelta(hours=2)
 SWITCHES = (
     ("mixed_precision", "no", "give --precision bf16, fp16 or fp32 after the script"),
     ("gradient_accumulation_steps", "1", "give --batch_size and --micro_batch_size after the script"),
-    ("dynamo_backend", "no", "our kernels are chosen by --kernels after the script"),
+    ("dynamo_backend", "no", "networks run as they are, without torch.compile"),
 )
 """Switches of Accelerate's launcher (and of its configuration files), their neutral value, and what ours are."""
 

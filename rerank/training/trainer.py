@@ -72,7 +72,7 @@ class Trainer:
         config = self.config
         self._prepare()
         self._launch()
-        if (ways := self.model.settle(self.precision, config.kernels)) is not None:
+        if (ways := self.model.settle(self.precision)) is not None:
             self._say("kernels: %s", ways)
         if self.accelerator.device.type == "cpu":
             keep_freed()
@@ -96,7 +96,7 @@ class Trainer:
                 self._prepared.clear()
                 with together():
                     best = type(self.model).load(self.folder.best)
-                    best.settle(self.precision, config.kernels)
+                    best.settle(self.precision)
                 measures = finish(self.folder, self.splits, best, config, self.main, self.validation.best_scores)
         except Stopped as stop:
             self._stop(stop, state, optimizer)
@@ -324,7 +324,7 @@ class Trainer:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
             flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            for group in ("validation", "fidelity", "start"):
+            for group in ("validation", "start"):
                 flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
             self.accelerator.log(flat, step=state.step)
 

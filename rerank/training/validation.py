@@ -17,9 +17,7 @@ from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.losses.base import Loss
-from rerank.losses.direct import DirectMetric
 from rerank.models.scorer import Scorer
-from rerank.relaxations.fidelity import fidelity
 from rerank.storage.arrow import Array
 from rerank.training.batches import PaddedLists, padded_lists
 from rerank.training.checkpoint import State
@@ -72,10 +70,6 @@ class Validation:
         seconds = time.perf_counter() - started
         worth, by_loss = self._worth(values[self.monitor], scores)
         logged = by_loss | {"validation": values, "seconds": seconds} | self.model.logged()
-        if self.config.fidelity:
-            assert isinstance(self.config.loss, DirectMetric)
-            logged["fidelity"] = means = mean_fidelity(self.config.loss, lists, scores)
-            self._say("fidelity: %s", ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
         better = state.best is None or worth > state.best or self.config.epoch_by == "last"
         if better:
             state.best, state.best_epoch, self.best_scores = worth, state.epoch + 1, scores
@@ -89,17 +83,6 @@ class Validation:
         found = mean_loss(self.config.loss, self.splits.validation, scores, self.config.seed)
         self._say("validation loss %.4f", found)
         return -found, {"validation_loss": found}
-
-
-def mean_fidelity(loss: DirectMetric, lists: Lists, scores: Array) -> dict[str, float]:
-    """Means over lists of what :class:`rerank.relaxations.fidelity.Fidelity` says, at these scores."""
-    sums: dict[str, float] = {}
-    for padded, batch in _batches(lists, scores):
-        said = fidelity(loss.relaxation, padded, batch.mask, batch.labels, loss.measure)
-        for name, values in vars(said).items():
-            if values is not None:
-                sums[name] = sums.get(name, 0.0) + float(values.sum())
-    return {name: total / max(1, int((lists.lengths > 0).sum())) for name, total in sums.items()}
 
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:

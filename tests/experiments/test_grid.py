@@ -228,7 +228,6 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}}, "did you mean 'ListNet'"),
         ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values, such as"),
         ({"methods": {"A": {"search": {"batch_size": [4, "many"]}, "set": {"loss": "ListNet"}}}}, "(batch_size: many)"),
-        ({"methods": {"A": {"set": {"loss": "ListNet", "fidelity": True}}}}, "A: fidelity: ListNet relaxes nothing"),
         ({"methods": {"A": {"set": {"loss": "ListNet", "token_budget": 0}}}}, "budget: must be at least 1, not 0"),
         ({"methods": {"A": {"set": {"loss": "ListNet", "monitor": "nDCG@0"}}}}, "the cut-off must be at least 1"),
         ({"methods": {"A/B": {}, "A B": {}}}, "would share a folder"),

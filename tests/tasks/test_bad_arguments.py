@@ -64,10 +64,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.train(rerank.LightGBM(columns=["bm25"]), epoch_by="last"),
         r"epoch_by: is for networks",
     ),
-    "fidelity of trees": (
-        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), fidelity=True),
-        r"fidelity: is for networks",
-    ),
     "losses without terms": (lambda t: t.train(loss=[rerank.ListNet(), rerank.MSE()]), r"loss: expected a loss"),
     "no terms": (lambda t: t.train(loss=[]), r"loss\.terms: name one term"),
     "a term of a name": (lambda t: rerank.Term("MSE"), r"Term\.loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]
@@ -75,7 +71,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.train(loss=rerank.Term(rerank.MSE(), target="teacher"), output=t.folder / "target"),
         r"has no column 'teacher'; there are bm25",
     ),
-    "fidelity of what relaxes nothing": (lambda t: t.train(loss=rerank.ListNet(), fidelity=True), r"fidelity: ListNet"),
     # models
     "a name that nobody has": (lambda t: rerank.CrossEncoder("nobody/such-model"), r"such-model: neither a folder"),
     "a folder without a model": (lambda t: rerank.CrossEncoder(str(t.folder / "full")), r"not a model folder"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -203,16 +202,6 @@ def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp
     }
     assert values["tight"] == values["tight"][:1] * 3
     assert values["none"] != values["none"][:1] * 3
-
-
-def test_fidelity_is_logged_on_request(options: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Twin-sigmoid's forward pass is exact."""
-    words = [word for word in options if "relaxation" not in word]
-    with caplog.at_level(logging.INFO, "rerank"):
-        train([*words, "--loss.relaxation=TwinSigmoid", "--fidelity=true", f"--output={tmp_path / 'run'}"])
-    logged = [line["fidelity"] for line in metrics(tmp_path / "run") if "validation" in line]
-    assert logged == [pytest.approx({"rank_error": 0, "gap": 0}, abs=1e-6)] * 3
-    assert "fidelity: " + ", ".join(f"{key} {value:.3f}" for key, value in logged[-1].items()) in caplog.messages
 
 
 @pytest.mark.parametrize("loss", ["ListNet", "ListMLE", "SmoothINDCG"])

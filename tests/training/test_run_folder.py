@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> TrainConfig:
 def test_what_was_done_is_not_done_again(config: TrainConfig, tmp_path: Path) -> None:
     first = fit(config, tmp_path / "run")
     before = contents(tmp_path / "run")
-    again = fit(replace(config, tracker=[], fidelity=False, checkpoint_every=5), tmp_path / "run")
+    again = fit(replace(config, tracker=[], checkpoint_every=5), tmp_path / "run")
     assert (again.id, again.measures) == (first.id, first.measures)
     assert contents(tmp_path / "run") == before
     shutil.move(tmp_path / "run", tmp_path / "moved")
