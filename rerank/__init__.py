@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rerank.collections.in_memory import Texts
     from rerank.errors import NotFoundError, UserError
     from rerank.evaluation.export import Table
+    from rerank.evaluation.selection import Selection
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.rerank_lists import rerank_lists
     from rerank.tasks.retrieve import Search, retrieve
-    from rerank.tasks.selection import Selection
     from rerank.tasks.train import train
     from rerank.training.config import Optimization, TrainConfig
     from rerank.training.fit import Training, fit

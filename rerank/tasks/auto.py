@@ -9,7 +9,7 @@ from rerank.settings.ranges import Count, CountOrZero, Seed, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike, Names
 
 if TYPE_CHECKING:
-    from rerank.tasks.selection import Selection
+    from rerank.evaluation.selection import Selection
 
 
 def auto(
