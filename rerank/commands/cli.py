@@ -57,7 +57,7 @@ COMMANDS = {command.__name__: command for group in GROUPS.values() for command i
 def usage() -> str:
     """The commands, a line each."""
     lines = ["usage: rerank COMMAND [OPTIONS]", ""]
-    lines += ["Train BERT-style rerankers on whole ranked lists, with differentiable ranking metrics as losses."]
+    lines += ["Train BERT-style rerankers on whole ranked lists, with differentiable", "ranking metrics as losses."]
     for head, commands in GROUPS.items():
         lines += ["", head]
         lines += [f"  {command.__name__:<12}{(command.__doc__ or '').splitlines()[0]}" for command in commands]
