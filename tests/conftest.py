@@ -21,8 +21,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: threads
 with suppress(ModuleNotFoundError):  # a machine that is lent for its GPU need not have all that tests are made with
     from hypothesis import settings
 
-    settings.register_profile("rerank", deadline=None)  # a busy machine is no fault of a test
-    settings.load_profile("rerank")
+    # without a deadline, since the machine may be busy
+    settings.register_profile("default", deadline=None, max_examples=20)
+    settings.register_profile("slow", deadline=None, max_examples=100)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw more examples in the slow tier."""
+    with suppress(NameError):
+        settings.load_profile("slow" if config.option.markexpr == "slow" else "default")
+
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -55,6 +63,47 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     from tests.builders import make_lists
 
     return make_lists(tmp_path_factory.mktemp("lists"))
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
+    """The folder of a finished training run of a cross-encoder, to be read only, beside its ``lists`` and ``test``."""
+    from rerank.lists import Lists
+    from tests.builders import make_lists, train
+
+    folder = tmp_path_factory.mktemp("finished")
+    make_lists(folder)
+    other = make_lists(folder / "made", seed=4).to_dataframe()
+    Lists.from_dataframe(other.assign(query_id="t" + other["query_id"])).save(folder / "test")
+    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", f"--data.test={folder / 'test'}", "--epochs=2"]
+    words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
+    words += ["--model.document_length=24", "--loss=SmoothINDCG", "--batch_size=4", f"--output={folder / 'run'}"]
+    train(words)
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def finished_experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished experiment, two losses of an MLP on one fold with two seeds, to be read only."""
+    import yaml
+
+    from rerank.commands.cli import main
+    from tests.builders import write_folds
+
+    folder = tmp_path_factory.mktemp("experiment")
+    data = {"class_path": "LetorData", "init_args": {"path": str(write_folds(folder / "folds"))}}
+    config = {
+        "output": str(folder / "out"),
+        "base": {"data": data, "model": {"class_path": "MLP", "init_args": {"hidden": [4]}}, "epochs": 2},
+        "folds": [1],
+        "seeds": [1, 2],
+        "methods": {name: {"set": {"loss": name}} for name in ("ListNet", "RankNet")},
+        "measures": "nDCG@5 AP",
+        "jobs": 1,
+    }
+    (folder / "experiment.yaml").write_text(yaml.safe_dump(config))
+    assert main(["experiment", f"--config={folder / 'experiment.yaml'}"]) == 0
+    return folder / "out"
 
 
 @pytest.fixture

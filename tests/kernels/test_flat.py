@@ -182,8 +182,13 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
     assert error(found) < 1.5 * error(theirs(*rounded))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("way", ["own", "torch"])
+WAYS_OF_KINDS = [
+    pytest.param(kind, way, marks=() if kind == "bert" else pytest.mark.slow)
+    for kind, way in product(KINDS, ("own", "torch"))
+]
+
+
+@pytest.mark.parametrize(("kind", "way"), WAYS_OF_KINDS)
 @given(lengths=st.lists(st.integers(1, 37), min_size=1, max_size=9))
 def test_what_few_shapes_fill_in_changes_nothing(kind: str, way: str, lengths: list[int]) -> None:
     """Rungs twice as coarse as they are, so that short texts have them, too."""

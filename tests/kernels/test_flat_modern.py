@@ -38,8 +38,16 @@ def network_of(head: str, layers: int = 3, every: int = 3) -> Any:
     return network
 
 
-@pytest.mark.parametrize("head", ["cls", "mean", "our cls"])
-@pytest.mark.parametrize(("layers", "every"), [(3, 3), (4, 3), (3, 1)], ids=["last sees near", "last sees all", "all"])
+HEADS = ("cls", "mean", "our cls")
+LAYERS = {"last sees near": (3, 3), "last sees all": (4, 3), "all": (3, 1)}
+NETWORKS = [
+    pytest.param(head, *LAYERS[layers], id=f"{head}, {layers}", marks=() if i == j else pytest.mark.slow)
+    for i, head in enumerate(HEADS)
+    for j, layers in enumerate(LAYERS)
+]
+
+
+@pytest.mark.parametrize(("head", "layers", "every"), NETWORKS)
 @given(lengths=LENGTHS)
 def test_scores_and_gradients_are_those_of_the_architecture(
     head: str, layers: int, every: int, lengths: list[int]
