@@ -41,7 +41,10 @@ SPECS = [*MEASURES[1:], Spec("P", 8, rel=2), Spec("AP", 2, rel=3), Spec("nDCG", 
 lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
 
 
-@pytest.mark.parametrize("name", LIMITS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name == "OptimalTransport" else ()) for name in LIMITS],
+)
 @settings(max_examples=5, deadline=None)
 @given(lists=lists_of_grades)
 def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> None:
