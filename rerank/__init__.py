@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from rerank.tasks.auto import auto
     from rerank.tasks.average import average
     from rerank.tasks.calibrate import calibrate
-    from rerank.tasks.compare import compare
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.rerank_lists import rerank_lists
     from rerank.tasks.retrieve import Search, retrieve

@@ -14,7 +14,7 @@ from typing import Any
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
 from rerank.commands.pages import PAGES
-from rerank.commands.rankers import auto, compare, evaluate, experiment, rerank, train
+from rerank.commands.rankers import auto, evaluate, experiment, rerank, train
 from rerank.commands.show import show
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
     "candidates": (retrieve, lists, add),
     "rankers": (train, tasks.average, tasks.calibrate, rerank, serve),
-    "comparisons": (evaluate, compare, experiment),
+    "comparisons": (evaluate, experiment),
     "reference": (show,),
 }
 """The commands, as their list shows them."""

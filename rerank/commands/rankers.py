@@ -123,15 +123,6 @@ def evaluate(
     print(render.on_screen(comparison, bold=sys.stdout.isatty()), end="")
 
 
-def compare(**asked: Any) -> str:
-    """Compare rankers, columns and servers: quality and cost by depth.
-
-    Args:
-        asked: what :func:`rerank.compare` takes.
-    """
-    return str(tasks.compare(**asked))
-
-
 def experiment(argv: Sequence[str]) -> None:
     """Compare methods over folds and seeds, from a YAML file to tables."""
     from rerank.commands.experiment import experiment as run_experiment

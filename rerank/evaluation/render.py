@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from shutil import get_terminal_size
@@ -16,9 +16,6 @@ from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction
 from rerank.html import in_markdown
-
-WIDTH = 100
-"""Columns of sentences."""
 
 WIDE = 120
 """Columns from which on tables are shown whole."""
@@ -128,13 +125,6 @@ class Section:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
         body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def document(tables: Iterable[Section], facts: Iterable[str], last: str = "", indent: str = "") -> str:
-    """Tables, sentences about their numbers, and what they come to, as plain text of 100 columns."""
-    said = [line for fact in facts for line in textwrap.wrap(fact, WIDTH, subsequent_indent=indent)]
-    blocks = [*(table.text() for table in tables), said, *[textwrap.wrap(last, WIDTH)] * bool(last)]
-    return "\n\n".join(map("\n".join, blocks))
 
 
 def sections(comparison: Comparison) -> list[Section]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,22 +89,6 @@ def free_memory(device: torch.device) -> int | None:
         used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
         free = max(0, min(free, int(allowed) - int(used["anon"])))
     return None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-def watched_peak() -> Callable[[], int | None]:
-    """Forget what this process needed before; what is returned gives the most bytes that it has held since.
-
-    On a GPU they are those of PyTorch there, else all of the process, which only Linux tells: None elsewhere.
-    """
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.max_memory_allocated
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return lambda: None
-    peak = re.compile(r"^VmHWM:\s*(\d+)", re.MULTILINE)
-    return lambda: int(peak.findall(Path("/proc/self/status").read_text())[0]) * 1024
 
 
 def keep_freed() -> None:

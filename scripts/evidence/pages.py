@@ -11,7 +11,7 @@ from scripts.evidence.kept import ROOT, STUDIES
 from scripts.evidence.statistics import MARGIN, TABLES, markdown, plain
 
 BLOCK = re.compile(r"(<!-- table: (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-PAGES = [f"docs/{name}.md" for name in ("compare", "evidence", "internals/speed", "lists", "training")]
+PAGES = [f"docs/{name}.md" for name in ("evidence", "internals/speed", "lists", "training")]
 
 NUMBER = re.compile(r"(?<![\w.\-/])[+−]?\.\d{3,}")
 """A number without a leading zero, as measures and differences are written."""

@@ -97,7 +97,7 @@ def tied_lists() -> rerank.Lists:
 
 
 def test_the_first_stage_has_one_value(tmp_path: Path) -> None:
-    """In what training, ``rerank compare`` and ``rerank evaluate`` print, and in trec_eval."""
+    """In what training and ``rerank evaluate`` print, and in trec_eval."""
     lists = tied_lists()
     ties = int((np.diff(lists.column("engine").reshape(30, 6)) == 0).sum())
     run = rerank.train(

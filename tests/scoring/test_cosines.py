@@ -16,7 +16,6 @@ from rerank.models.mixed import Mixed, write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
-from rerank.scoring.contenders import OfModel
 from rerank.scoring.outputs import add_cosines
 from rerank.serving.ranker import Question, scores_of
 from tests.builders import make_lists, make_lists_with_added, write_collection
@@ -90,12 +89,6 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     sides = {"by-column": lists, "by-cosines": bare}
     calibrated = [rerank.calibrate(str(tmp_path / "ranker"), of, output=str(tmp_path / n)) for n, of in sides.items()]
     assert calibrated[0].a == pytest.approx(calibrated[1].a, rel=1e-2)
-    compared = [rerank.compare(of, [str(tmp_path / "ranker")], depths=[3, 8]) for of in sides.values()]
-    assert [row.value for row in compared[0].rows] == pytest.approx([row.value for row in compared[1].rows], abs=1e-3)
-    timed = OfModel("fusion", str(tmp_path / "ranker"))
-    timed.open(lists)
-    read = timed.answer(lists.select([0]))()
-    assert sorted(hit["corpus_id"] for hit in read) == [*range(len(texts))], "from texts, even where there is a column"
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
 
 
