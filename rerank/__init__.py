@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         TwinSigmoidP,
         WassRank,
     )
+    from rerank.models.average import average_weights
     from rerank.models.load import load, load_model
     from rerank.models.mixed import Mixed
     from rerank.models.text.adapter import LoRA
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
     from rerank.tasks.auto import auto
-    from rerank.tasks.average import average
     from rerank.tasks.calibrate import calibrate
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.rerank_lists import rerank_lists

@@ -45,7 +45,7 @@ def demo(output: str = "demo", ask: str | None = None) -> None:
 GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "start": (demo, auto),
     "candidates": (retrieve, lists, add),
-    "rankers": (train, tasks.average, tasks.calibrate, rerank, serve),
+    "rankers": (train, tasks.calibrate, rerank, serve),
     "comparisons": (evaluate, experiment),
     "reference": (show,),
 }

@@ -154,11 +154,11 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def write_weights(folder: Path, tensors: Mapping[str, Tensor], name: str = WEIGHTS[0]) -> None:
+def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors as Transformers does."""
     from safetensors.torch import save_file
 
-    save_file(copied(tensors), str(folder / name), metadata={"format": "pt"})
+    save_file(copied(tensors), str(folder / WEIGHTS[0]), metadata={"format": "pt"})
 
 
 ALIGNED = 64

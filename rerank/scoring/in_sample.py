@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +26,7 @@ def query_hashes(lists: Lists) -> Array:
 def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
     """What the contract of a model that was trained on these lists says of them: eight letters a query."""
     earlier = None if initial is None else _known(initial)
-    return _as_text([query_hashes(lists)] + ([] if earlier is None else [earlier]))
-
-
-def remember_all(models: Sequence[str | Path]) -> dict[str, str]:
-    """What the contract of a model that was made of others says: all queries of theirs; empty where none says any."""
-    known = [hashes for model in models if (hashes := _known(model)) is not None]
-    return _as_text(known) if known else {}
-
-
-def _as_text(hashes: Sequence[Array]) -> dict[str, str]:
+    hashes = [query_hashes(lists)] + ([] if earlier is None else [earlier])
     parts = np.unique(np.concatenate(hashes)).view(np.uint8).reshape(-1, 8)[:, :BYTES]
     return {TRAINED_ON: base64.b64encode(parts.tobytes()).decode()}
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import rerank
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.models.average import average_models
 from rerank.models.contract import read_contract
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, write_ranker
@@ -131,8 +130,6 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert rerank.load(tmp_path / "other").contract()["mix"]["text"] == 0.5, "a ranker's model gets another mix"
     write_ranker(ranker, {}, 1, tmp_path / "alone")
     assert read_contract(tmp_path / "alone") == read_contract(text_model)
-    average_models([ranker, text_model], None, tmp_path / "average")
-    assert read_contract(tmp_path / "average").keys() == read_contract(text_model).keys()
     write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion", by="rrf")
     assert {path.name for path in (tmp_path / "fusion").iterdir()} == {"rerank.json"}
     assert told(lists.run(rerank.load(tmp_path / "fusion").predict(lists))).keys() == told(lists.run()).keys()

@@ -139,8 +139,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a warm-up": (lambda t: t.train(warmup_ratio=0.1), r"no setting 'warmup_ratio'.*Optimization\(warmup=…\)"),
     "epochs": (lambda t: t.train(num_train_epochs=1), r"no setting 'num_train_epochs' \(did you mean 'epochs'"),
     "a batch": (lambda t: t.model.predict([("a", "b")], batch_size=8), r"predict: there is no batch_size; budget="),
-    # average
-    "weights and lists": (lambda t: rerank.average(["a"], "x", [1.0], t.lists), r"weights: .* only one of the two"),
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
     "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),
