@@ -16,7 +16,7 @@ import torch
 from scipy.stats import ttest_rel
 
 import rerank
-from rerank.evaluation.significance import bootstrap_interval
+from rerank.evaluation.crossed import interval
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.runs import write_run
@@ -165,7 +165,7 @@ def test_the_demos_table_is_that_of_the_kept_values(page: str) -> None:
         ndcg, rr, difference, shown = (cell.strip() for cell in row.strip("|").split("|")[1:])
         assert (ndcg, rr) == (f"{rows['nDCG@10'].mean():.4f}", f"{rows['RR'].mean():.4f}")
         gain = (rows["nDCG@10"] - first["nDCG@10"]).to_numpy()
-        low, high = bootstrap_interval(gain)
+        low, high = interval(gain)
         assert difference == f"{gain.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
         chance = corrected[name, "nDCG@10"]
         assert shown == ("< 0.0001" if chance < 0.0001 else f"{chance:.4f}")

@@ -14,11 +14,11 @@ from ir_measures import Measure
 
 from rerank.collections.in_memory import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
+from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import (
     Correction,
     Test,
-    bootstrap_interval,
     cohens_d,
     correct,
     differences,
@@ -234,8 +234,8 @@ def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collect
 
 
 def mean_and_interval(values: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """The mean of some queries' values, and its interval by a bootstrap over queries."""
-    return float(values.mean()) if len(values) else float("nan"), bootstrap_interval(values)
+    """Mean over queries, and its bootstrap interval."""
+    return float(values.mean()) if len(values) else float("nan"), interval(values)
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:

@@ -102,6 +102,11 @@ def _moves(difference: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
     return shares * (np.concatenate(means) - difference.mean()) * np.sqrt(len(shares) / max(1, len(shares) - 1))
 
 
+def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Confidence interval of the mean over queries of values ``[Q]``; NaN if nothing varies."""
+    return crossed_difference(values[None], level=level).interval
+
+
 def crossed_difference(
     difference: np.ndarray,
     folds: np.ndarray | None = None,
@@ -111,14 +116,15 @@ def crossed_difference(
 ) -> Crossed:
     r"""Interval and p-value of a mean difference by a bootstrap over queries and seeds.
 
-    A resample draws :math:`Q` of the queries' means :math:`\bar d_{\cdot q}` with replacement and, independently, moves
-    by the seeds' means under normal multipliers, :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with
-    :math:`g_s \sim N(0, 1)`: two or three seeds have a variance, :math:`V_s`, but no shape to resample. (To draw them
-    with replacement would give :math:`(S-1)/S` of that variance, two thirds at three seeds.) Folds have multipliers of
-    their own. The interval is the percentile interval, its distances from the mean stretched by the ratio of Student's
-    quantile, with Satterthwaite's degrees of freedom, to the normal's (after Hesterberg 2015): few seeds say little
-    about how much seeds matter. With one row (and no folds) it is a bootstrap over queries; p is no smaller than one in
-    so many resamples.
+    A resample draws :math:`Q` of the queries' means :math:`\bar d_{\cdot q}` with replacement; its distance from the
+    mean is multiplied by :math:`\sqrt{Q/(Q-1)}`, since a bootstrap has only :math:`(Q-1)/Q` of the variance
+    :math:`V_q`. Independently, it moves by the seeds' means under normal multipliers,
+    :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with :math:`g_s \sim N(0, 1)`: two or three seeds
+    have a variance, :math:`V_s`, but no shape to resample. Folds have multipliers of their own. The interval is the
+    percentile interval, its distances from the mean stretched by the ratio of Student's quantile, with Satterthwaite's
+    degrees of freedom, to the normal's (both corrections: Hesterberg 2015). With one row and no folds it is a bootstrap
+    over queries. p is at least one over the number of resamples. Queries are resampled in the order of their values, so
+    the order of judgments in a file has no influence.
 
     >>> found = crossed_difference(np.array([[0.1, 0.3, 0.2, 0.2], [0.2, 0.4, 0.3, 0.3]]))
     >>> round(found.mean, 4), found.interval[0] < 0.25 < found.interval[1]
@@ -137,7 +143,8 @@ def crossed_difference(
     rng = np.random.default_rng(seed)
     drawn = np.zeros(resamples)
     if seeds > 1 or len(shares) == 1:
-        drawn += resampled(difference.mean(axis=0), resamples, rng) - mean
+        by_query = np.sort(difference.mean(axis=0))
+        drawn += np.sqrt(queries / (queries - 1)) * (resampled(by_query, resamples, rng) - by_query.mean())
     if seeds > 1 or len(shares) > 1:
         moves = _moves(difference, folds)
         drawn += rng.standard_normal((resamples, len(moves))) @ moves
@@ -170,10 +177,7 @@ def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
 
 
 def resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means of as many values as there are, drawn with replacement; a few megabytes of them at a time.
-
-    Values ``[Q]`` give ``[resamples]``, rows ``[Q, K]`` are drawn as wholes and give ``[resamples, K]``.
-    """
+    """Means ``[resamples]`` of as many values ``[Q]`` as there are, drawn with replacement, in blocks."""
     count = len(values)
     batch = max(1, 2_000_000 // count)
     sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]

@@ -188,7 +188,7 @@ def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
             of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
             sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
     if comparison.differences:
-        sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries (BCa), not corrected for their number.")
+        sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
     if comparison.differences and comparison.tests:
         tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
         preposition = "for" if comparison.correction == "none" else "over"

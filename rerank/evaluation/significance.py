@@ -71,7 +71,7 @@ def randomisation(difference: np.ndarray, seed: int = 0) -> float:
     Where there are no more than 10,000 assignments of signs to the differences, all are taken and p is
     exact. Otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
     """
-    changed = difference[difference != 0]  # ties add nothing to any assignment's sum
+    changed = np.sort(difference[difference != 0])  # ties add nothing; the order of queries has no influence
     count = len(changed)
     if not count:
         return float("nan")
@@ -163,30 +163,6 @@ def cohens_d(difference: np.ndarray) -> float:
         return 0.0
     spread = difference.std(ddof=1) if len(difference) > 1 else 0.0
     return float(difference.mean() / spread) if spread >= ROUNDING else float("nan")
-
-
-def bootstrap_interval(
-    difference: np.ndarray, level: float = LEVEL, seed: int = SEED, resamples: int = 10_000
-) -> tuple[float, float]:
-    """Confidence interval of the mean difference: the bias-corrected, accelerated bootstrap over queries.
-
-    NaN without queries, and where all differences are equal: nothing says how far others would be.
-    """
-    if not len(difference) or np.ptp(difference) < ROUNDING:
-        return float("nan"), float("nan")
-    from scipy.special import ndtr, ndtri
-    from scipy.stats import bootstrap
-
-    rng, batch = np.random.default_rng(seed), max(1, 1_000_000 // len(difference))
-    how = {"n_resamples": resamples, "batch": batch, "method": "percentile", "rng": rng, "vectorized": True}
-    means, mean = bootstrap((difference,), np.mean, **how).bootstrap_distribution, difference.mean()
-    # scipy's own BCa takes a jackknife of Q² numbers; that of a mean is known: deviations give the acceleration.
-    deviations = difference - mean
-    acceleration = (deviations**3).sum() / (6 * (deviations**2).sum() ** 1.5)
-    bias = ndtri(((means < mean).sum() + (means == mean).sum() / 2) / resamples)
-    ends = bias + ndtri([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(means, ndtr(bias + ends / (1 - acceleration * ends)))
-    return float(low), float(high)
 
 
 def wins_ties_losses(difference: np.ndarray) -> tuple[int, int, int]:

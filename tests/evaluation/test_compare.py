@@ -8,10 +8,11 @@ import pytest
 from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare, compare_runs, name_runs
+from rerank.evaluation.crossed import interval
 from rerank.evaluation.export import to_json
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.render import text
-from rerank.evaluation.significance import bootstrap_interval, cohens_d, correct, differences, p_value
+from rerank.evaluation.significance import cohens_d, correct, differences, p_value
 from rerank.retrieval.runs import read_run
 from tests.evaluation.tables import per_query
 
@@ -38,7 +39,7 @@ def test_everything_is_what_the_parts_give(files: Path) -> None:
             difference = differences(tables[name][measure], tables["bm25/run"][measure])
             assert cell.mean == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
             assert cell.effect == cohens_d(difference)
-            assert cell.interval == bootstrap_interval(difference)
+            assert cell.interval == interval(difference)
             assert cell.wins + cell.ties + cell.losses == len(difference)
             assert cell.p[test] == p_value(test, difference)  # type: ignore[index, arg-type]
             given.append(cell.p[test])  # type: ignore[index]

@@ -134,7 +134,7 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Comparis
     assert "nDCG(dcg='exp-log2') has gain 2^y - 1." in caption
     assert "Against bm25/run, p < 0.05: t paired t-test, w Wilcoxon signed-rank test, r randomisation test" in caption
     assert "(p-values Holm-corrected over 6 comparisons)" in caption
-    assert "95% intervals: bootstrap over queries (BCa), not corrected for their number." in caption
+    assert "95% intervals: bootstrap over queries, not corrected for their number." in caption
     assert not any(" gain" in line for line in render.caption(clear(), render.LETTERS) if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
     assert missing
