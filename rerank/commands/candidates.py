@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal
 
 from rerank import tasks
@@ -31,9 +30,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
 
 
 def lists(folder: str, measures: str | None = None, trained_on: list[str] | None = None) -> None:
-    """Show what is in a lists folder, and the best it could reach.
-
-    Depth, what each system finds and adds, and what a perfect reranking of the candidates would measure.
+    """Show the size of a lists folder, its systems' measures, and the best that reranking could reach.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
@@ -43,10 +40,9 @@ def lists(folder: str, measures: str | None = None, trained_on: list[str] | None
     from rerank.lists.view import Lists
 
     opened = Lists.open(folder)
-    from rerank.evaluation.overview import overview, text
+    from rerank.evaluation.overview import overview
 
-    about = overview(opened, measures, trained_on=list(map(Lists.open, trained_on or [])))
-    print(text(about, bold=sys.stdout.isatty()), end="")
+    print(overview(opened, measures, trained_on=list(map(Lists.open, trained_on or []))))
 
 
 def add(

@@ -13,8 +13,8 @@ import pytest
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.compare import SEEN, UNSEEN
+from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.significance import bootstrap_interval
 from rerank.lists.data import ListsData
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
@@ -63,7 +63,7 @@ def test_each_part_by_itself(sides: tuple[Lists, Lists], tmp_path: Path, capsys:
         mine, gain = values[part["run"]][chosen], (values["other"] - values["bm25"])[chosen]
         assert part["queries"] == chosen.sum()
         assert part["mean"] == pytest.approx(mine.mean())
-        assert part["interval"] == pytest.approx(bootstrap_interval(mine))
+        assert part["interval"] == pytest.approx(interval(mine))
         expected = None if part["run"] == "bm25" else pytest.approx(gain.mean())
         assert part["difference"] == expected
     out = capsys.readouterr().out
