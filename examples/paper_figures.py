@@ -113,17 +113,15 @@ def temperatures(figure: Figure) -> None:
 
 def collapse(figure: Figure) -> None:
     """SmoothI: the weight that the indicators of a rank give to the document at this rank."""
-    depth, (left, right) = 20, figure.subplots(1, 2, sharey=True)
+    depth, axes = 20, figure.subplots()
     scores = torch.randn(200, 40, generator=torch.Generator().manual_seed(0))
     places = scores.argsort(dim=1, descending=True)[:, :depth, None]
-    for axes, steady in ((left, False), (right, True)):
-        for alpha in (1, 10, 100, 1000):
-            matrix = SmoothI(alpha, steady=steady).indicators(scores, torch.ones_like(scores, dtype=torch.bool), depth)
-            weight = matrix.gather(2, places).mean(dim=(0, 2))
-            axes.plot(range(1, depth + 1), weight, marker=".", label=f"alpha = {alpha}")
-        axes.set(title=f"SmoothI(steady={steady})", xlabel="rank", ylim=(0, 1.05), xticks=range(1, depth + 1, 2))
-        axes.legend(fontsize=8)
-    left.set_ylabel("weight of the right document")
+    for alpha in (1, 10, 100, 1000):
+        matrix = SmoothI(alpha).indicators(scores, torch.ones_like(scores, dtype=torch.bool), depth)
+        weight = matrix.gather(2, places).mean(dim=(0, 2))
+        axes.plot(range(1, depth + 1), weight, marker=".", label=f"alpha = {alpha}")
+    axes.set(xlabel="rank", ylabel="weight of the right document", ylim=(0, 1.05), xticks=range(1, depth + 1, 2))
+    axes.legend(fontsize=8)
 
 
 def gradient_fields(figure: Figure) -> None:
@@ -163,7 +161,7 @@ PICTURES: dict[str, tuple[Any, tuple[float, float]]] = {
     "twin-sigmoid-figure-1": (sigmoids, (11, 3.4)),
     "neuralndcg-figure-1": (balanced, (6, 4)),
     "neuralndcg-figure-2": (temperatures, (6, 4)),
-    "smoothi-collapse": (collapse, (9, 3.6)),
+    "smoothi-collapse": (collapse, (6, 3.6)),
     "gradient-fields": (gradient_fields, (13, 10)),
 }
 

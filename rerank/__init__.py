@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         RankNet,
         ReciprocalRank,
         RegressionCompatible,
-        Sigmoid,
         SmoothIAP,
         SmoothINDCG,
         SmoothIP,

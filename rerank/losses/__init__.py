@@ -22,7 +22,7 @@ _MODULES = {
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
     "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
 }
-_PARTS = ("Term", "Terms", "Ramp", "MinMax", "Sigmoid", "ReciprocalRank")
+_PARTS = ("Term", "Terms", "Ramp", "MinMax", "ReciprocalRank")
 """What a sum of losses is made of."""
 
 _LOSSES = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,9 +1,9 @@
-"""The one signature of every loss."""
+"""The signature of every loss."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.settings.described import Described
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train -
 Reduction = Literal["mean", "sum", "none"]
 
 Target = Literal["grades", "values"]
-"""What labels are to a loss: gains of at least 0, or any numbers that scores shall follow."""
+"""The labels of a loss: gains of at least 0, or any numbers that scores shall follow."""
 
 
 class Criterion(Described):
-    """What training minimises: a :class:`Loss` of the grades, or a sum of several, :class:`rerank.losses.Terms`.
+    """The criterion that training minimises: a :class:`Loss` of the grades, or :class:`rerank.losses.Terms`, a sum.
 
     >>> from rerank.losses import MSE, Term, Terms
-    >>> [isinstance(what, Criterion) for what in (MSE(), Terms([Term(MSE(), "teacher")]))]
+    >>> [isinstance(value, Criterion) for value in (MSE(), Terms([Term(MSE(), "teacher")]))]
     [True, True]
     """
 
@@ -28,9 +28,8 @@ class Criterion(Described):
 class Loss(Criterion, ABC):
     r"""A loss over a padded batch of ranked lists.
 
-    Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`,
-    and :meth:`learnable` where that differs; checking, float32 arithmetic, masking, weighting and reduction are done
-    here, once.
+    Call as ``loss(scores, labels, mask=None, weights=None, seeds=None)``. A subclass defines :meth:`per_list`, and
+    :meth:`learnable` if that differs; the base class checks, casts to float32, masks, weights and reduces.
 
     Reduction ``"mean"`` is :math:`\frac{1}{|L|} \sum_{b \in L} w_b \ell_b` over the lists :math:`L` from which
     something can be learned, ``"sum"`` is :math:`\sum_{b \in L} w_b \ell_b`, ``"none"`` gives ``[B]`` with zeros
@@ -45,32 +44,25 @@ class Loss(Criterion, ABC):
     tensor(0.2500)
 
     Attributes:
-        target: what labels are: ``grades`` (at least 0; more is more relevant) or ``values`` (any numbers, such as a
-            teacher's scores; grades are values, too).
-        always_masked: whether :meth:`per_list` gets a mask where all documents are real, too; if not, it gets None.
+        target: ``grades`` if labels are at least 0 and higher is more relevant, ``values`` if they may be any numbers,
+            such as a teacher's scores or grades.
     """
 
     target: ClassVar[Target] = "grades"
-    always_masked: ClassVar[bool] = True
 
     def __init__(self, reduction: Reduction = "mean") -> None:
         self.reduction = reduction
 
-    def identity(self) -> dict[str, Any]:
-        """The arguments, with one that losses had once: the ids of trainings that were kept hold it."""
-        return super().identity() | {"validate": False}
-
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Which lists teach something, from labels alone, ``[B]`` bool: those of unequal labels, unless overridden."""
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """Find the lists that teach something, by labels alone, ``[B]`` bool; by default, lists of unequal labels."""
         return has_ordered_pair(labels, mask)
 
     @abstractmethod
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        """The loss of every list, ``[B]``, whatever it holds where not learnable.
+        """Compute the loss of every list, ``[B]``; the caller ignores lists that are not learnable.
 
         Value and gradient are finite for scores up to 1e12 and grades up to 32,767. Beyond, differences, squares and
-        sums of scores may overflow float32 or lose all digits; training refuses a step of which something is not
-        finite.
+        sums of scores may overflow float32 or lose all digits; training refuses a step that is not finite.
 
         Args:
             scores: ``[B, N]`` float32 or float64, zero where padded.
@@ -87,11 +79,11 @@ class Loss(Criterion, ABC):
         weights: Tensor | None = None,
         seeds: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch of lists.
+        """Compute the loss of a batch of lists.
 
         Args:
             scores: ``[B, N]`` floating point.
-            labels: ``[B, N]`` graded relevance, at least 0; any numbers where :attr:`target` is ``values``.
+            labels: ``[B, N]`` graded relevance, at least 0; any numbers if :attr:`target` is ``values``.
             mask: ``[B, N]`` bool, True for real documents; None when all are real.
             weights: ``[B]`` weight per list.
             seeds: ``[B]`` int64, one seed per list for random choices (ties, samples).
@@ -109,22 +101,17 @@ class Loss(Criterion, ABC):
         self._check(scores, labels, mask, weights, seeds)
         dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
         with no_autocast(scores):
-            clean_scores, clean_labels = scores.to(dtype), labels.to(dtype)
-            if mask is not None and mask.device.type == "cpu" and mask.all():  # elsewhere it would be waited for
-                mask = None
-            if mask is not None:
-                pads = ~mask
-                clean_scores, clean_labels = clean_scores.masked_fill(pads, 0.0), clean_labels.masked_fill(pads, 0.0)
-            if clean_scores.numel() == 0:
+            mask = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+            clean_scores = scores.to(dtype).masked_fill(~mask, 0.0)
+            clean_labels = labels.to(dtype).masked_fill(~mask, 0.0)
+            if not clean_scores.numel():
                 return clean_scores.sum(dim=1) if self.reduction == "none" else clean_scores.sum()
             shares = self.learnable(clean_labels, mask).to(dtype)
             if self.reduction == "mean":
-                shares = shares / shares.sum().clamp_(min=1)
+                shares = shares / shares.sum().clamp(min=1)
             if weights is not None:
                 shares = shares * weights.to(dtype)
-            if mask is None and self.always_masked:
-                mask = torch.ones_like(clean_scores, dtype=torch.bool)
-            losses = self.per_list(clean_scores, clean_labels, mask, seeds)  # type: ignore[arg-type]  # None, if it can
+            losses = self.per_list(clean_scores, clean_labels, mask, seeds)
             if scores.requires_grad and not losses.requires_grad:  # a loss that scores cannot change
                 losses = losses + clean_scores.sum(dim=1) * 0.0
             return losses * shares if self.reduction == "none" else losses.dot(shares)
@@ -149,12 +136,9 @@ class Loss(Criterion, ABC):
             raise ValueError(f"seeds must be int64, not {seeds.dtype}")
 
 
-def has_ordered_pair(labels: Tensor, mask: Tensor | None) -> Tensor:
-    """Which lists hold two documents of unequal labels: ``[B]`` bool."""
+def has_ordered_pair(labels: Tensor, mask: Tensor) -> Tensor:
+    """Find the lists that hold two documents of unequal labels: ``[B]`` bool."""
     if not labels.numel():  # lists without candidates, which have no largest label
         return labels.new_zeros(len(labels)).bool()
-    labels = labels.float()
-    if mask is None:
-        return labels.amax(dim=1) > labels.amin(dim=1)
-    pads = ~mask
+    labels, pads = labels.float(), ~mask
     return labels.masked_fill(pads, -float("inf")).amax(dim=1) > labels.masked_fill(pads, float("inf")).amin(dim=1)

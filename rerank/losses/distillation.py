@@ -1,19 +1,18 @@
-"""Losses against a teacher's scores: what a model learns from another one, without any judgment."""
+"""Losses against a teacher's scores, without any judgment."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
+from rerank.losses.analytic import AnalyticLoss, logits
 from rerank.losses.base import Loss, Reduction, Target
-from rerank.losses.known import KnownGradient, logits
 from rerank.settings.ranges import Positive
 
 
-class MarginMSE(KnownGradient):
+class MarginMSE(AnalyticLoss):
     r"""Mean squared error of the margins of all pairs, against the target's margins.
 
     .. math:: \ell = \frac{1}{N (N - 1)} \sum_{i \ne j} \bigl((s_i - s_j) - (y_i - y_j)\bigr)^2
@@ -35,19 +34,13 @@ class MarginMSE(KnownGradient):
 
     target: ClassVar[Target] = "values"
 
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        if mask is None:
-            return torch.full(labels.shape[:1], labels.shape[1] > 1, device=labels.device)
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
         return mask.sum(dim=1) > 1
 
     def value_and_gradient(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+        self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         difference = scores - labels  # 0 where padded
-        if mask is None:
-            centred = difference - difference.mean(dim=1, keepdim=True)
-            others = max(1, scores.shape[1] - 1)
-            return centred.square().sum(dim=1).mul_(2 / others), centred.mul_(4 / others)
         count = mask.sum(dim=1, keepdim=True)
         centred = (difference - difference.sum(dim=1, keepdim=True) / count.clamp(min=1)).masked_fill_(~mask, 0.0)
         share = 2 / (count - 1).clamp_(min=1).to(scores.dtype)
@@ -61,9 +54,9 @@ class KLDivergence(Loss):
         q = \operatorname{softmax}(s / T)
 
     The factor T² keeps gradients of one size for every temperature. At T = 1 the gradient is that of
-    :class:`ListNet`; the value is 0 where the scores are the target's, up to a shift. Shapes: scores and labels
-    ``[B, N]``. Targets are any values. A list of equal targets (so also one without relevant documents, where the
-    target is grades) is left out.
+    :class:`ListNet`; the value is 0 if the scores are the target's, up to a shift. Shapes: scores and labels
+    ``[B, N]``. Targets are any values. A list of equal targets (so also one without relevant documents, if the target
+    is grades) is left out.
 
     Source: Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.
 
@@ -79,14 +72,12 @@ class KLDivergence(Loss):
     """
 
     target: ClassVar[Target] = "values"
-    always_masked: ClassVar[bool] = False
 
     def __init__(self, temperature: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.temperature = temperature
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         wanted = logits(labels, mask, self.temperature).log_softmax(dim=1)
         found = logits(scores, mask, self.temperature).log_softmax(dim=1)
-        losses = kl_div(found, wanted, reduction="none", log_target=True).sum(dim=1)
-        return losses if self.temperature == 1 else self.temperature**2 * losses
+        return self.temperature**2 * kl_div(found, wanted, reduction="none", log_target=True).sum(dim=1)

@@ -87,7 +87,7 @@ class LambdaLoss(Loss):
     def arguments(self) -> dict[str, Any]:
         return super().arguments() | {"measure": str(self.measure)}
 
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
         return has_ordered_pair(self.measure.relevant(labels) if isinstance(self.measure, P) else labels, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:

@@ -8,17 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
+from rerank.losses.analytic import logits
 from rerank.losses.base import Loss, Reduction, Target, has_ordered_pair
-from rerank.losses.known import logits
-from rerank.relaxations.backward import WithGradient
 from rerank.relaxations.order import first, order_of
 from rerank.settings.ranges import Positive, Several
 
-SPREAD = 500.0
-"""How far apart the scores of a list may be for their exponentials to be sums of float64 numbers."""
-
 LEAST = 1e-30
-"""Scores of a list that are all closer together count as tied: the gradient is in units of 1 over their distance."""
+"""Range of a list's scores up to which they count as tied: the gradient is in units of 1 over it."""
 
 
 class ListNet(Loss):
@@ -40,13 +36,12 @@ class ListNet(Loss):
     """
 
     target: ClassVar[Target] = "values"
-    always_masked: ClassVar[bool] = False
 
     def __init__(self, temperature: Positive = 1.0, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
         self.temperature = temperature
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         target = logits(labels, mask).softmax(dim=1)
         return cross_entropy(logits(scores, mask, self.temperature), target, reduction="none")
 
@@ -82,18 +77,16 @@ class SoftmaxCE(Loss):
         ValueError: a temperature that is not above 0.
     """
 
-    always_masked: ClassVar[bool] = False
-
     def __init__(
         self, negatives_only: bool = False, temperature: Positive = 1.0, reduction: Reduction = "mean"
     ) -> None:
         super().__init__(reduction)
         self.negatives_only, self.temperature = negatives_only, temperature
 
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
         return has_ordered_pair(labels > 0 if self.negatives_only else labels, mask)
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
         target = labels / labels.sum(dim=1, keepdim=True).clamp_(min=torch.finfo(labels.dtype).tiny)
         found = logits(scores, mask, self.temperature)
         if not self.negatives_only:
@@ -121,42 +114,14 @@ class ListMLE(Loss):
     """
 
     target: ClassVar[Target] = "values"
-    always_masked: ClassVar[bool] = False
 
-    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None) -> Tensor:
-        real = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
-        order, pads = order_of(labels, real, seeds, shuffle=True), None if mask is None else ~first(mask)  # pads last
-        own = scores.detach().gather(1, order).double()
-        if pads is not None:
-            own = own.where(~pads, own[:, :1])  # the first is a document
-        own.sub_(own.amax(dim=1, keepdim=True))
-        if own.device.type == "cpu" and bool(own.amin() >= -SPREAD):  # elsewhere it would be waited for
-            losses, slopes = _by_sums(own, pads)
-            gradient = torch.empty_like(scores).scatter_(1, order, slopes.to(scores.dtype))
-            return WithGradient.apply(scores, losses.to(scores.dtype), gradient)
+    def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
+        order, pads = order_of(labels, mask, seeds, shuffle=True), ~first(mask)  # pads last
         scores = scores.gather(1, order)
         scores = scores - scores.detach()[:, :1]  # of a common offset nothing is left but rounding
-        if pads is None:
-            return (scores.flip(1).logcumsumexp(dim=1).flip(1) - scores).sum(dim=1)
         nothing = scores.detach().amin(dim=1, keepdim=True) - 1000  # below every score, yet finite: no NaN from -inf
         after = scores.where(~pads, nothing).flip(1).logcumsumexp(dim=1).flip(1)
         return (after - scores).masked_fill(pads, 0.0).sum(dim=1)
-
-
-def _by_sums(own: Tensor, pads: Tensor | None) -> tuple[Tensor, Tensor]:
-    r"""The loss of every list, and its gradient, from scores in order, float64, the highest 0 and no exponential 0.
-
-    With :math:`c_i = \sum_{l \ge i} e^{s_l}` the gradient is :math:`e^{s_j} \sum_{i \le j} 1 / c_i - 1`.
-    """
-    if pads is not None:
-        own.masked_fill_(pads, -torch.inf)
-    powers = own.exp()
-    sums = powers.flip(1).cumsum_(dim=1).flip(1)
-    slopes = sums.reciprocal().cumsum_(dim=1).mul_(powers).sub_(1)
-    losses = sums.log_().sub_(own)
-    if pads is not None:
-        slopes, losses = slopes.masked_fill_(pads, 0.0), losses.masked_fill_(pads, 0.0)
-    return losses.sum(dim=1), slopes
 
 
 class ListAP(Loss):
@@ -190,7 +155,7 @@ class ListAP(Loss):
         super().__init__(reduction)
         self.bins, self.rel = bins, rel
 
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
         return has_ordered_pair(labels >= self.rel, mask)
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:

@@ -8,25 +8,25 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from rerank.losses.analytic import AnalyticLoss
 from rerank.losses.base import Reduction, Target
-from rerank.losses.known import KnownGradient
-from rerank.losses.pair_sums import logistic_sum, ordered_mean, take
+from rerank.losses.pair_sums import logistic, ordered_mean, take
 from rerank.relaxations.order import order_of
 from rerank.settings.ranges import NotNegative, Positive, Several
 
 
-class _Pairwise(KnownGradient):
+class _Pairwise(AnalyticLoss):
     """The mean of :meth:`pair` over the pairs (i, j) of a list with ``y_i > y_j``."""
 
     target: ClassVar[Target] = "values"
     mean: bool = True
 
     @abstractmethod
-    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        """A :data:`rerank.losses.pair_sums.PairLoss`."""
+    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the loss of pairs, see :data:`rerank.losses.pair_sums.PairLoss`."""
 
     def value_and_gradient(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+        self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         return ordered_mean(scores, labels, mask, self.pair, self.mean)
 
@@ -64,17 +64,16 @@ class RankNet(_Pairwise):
         super().__init__(reduction)
         self.mean, self.k, self.sigma = pairs is None, k, sigma
 
-    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        return logistic_sum(behind, spare)
+    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+        return logistic(behind)
 
     def value_and_gradient(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+        self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         top, every = None, scores
         if self.k is not None and self.k < scores.shape[1]:
-            real = labels == labels if mask is None else mask
-            top = order_of(scores, real, seeds, shuffle=True, depth=self.k)
-            scores, labels, mask = take(top, scores, labels, real)
+            top = order_of(scores, mask, seeds, shuffle=True, depth=self.k)
+            scores, labels, mask = take(top, scores, labels, mask)
         value, gradient = super().value_and_gradient(scores * self.sigma, labels, mask, seeds)
         gradient.mul_(self.sigma)
         return value, gradient if top is None else torch.zeros_like(every).scatter_(1, top, gradient)
@@ -103,9 +102,9 @@ class PairwiseHinge(_Pairwise):
         super().__init__(reduction)
         self.margin = margin
 
-    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        value = behind.add_(self.margin).clamp_(min=0)
-        return value.sum(dim=(1, 2)), value.sign()
+    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+        value = (behind + self.margin).clamp_(min=0)
+        return value, value.sign()
 
 
 class PairwiseSoftmax(_Pairwise):
@@ -126,6 +125,6 @@ class PairwiseSoftmax(_Pairwise):
         reduction: mean or sum over the lists from which something can be learned, or none.
     """
 
-    def pair(self, behind: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
-        value = behind.sigmoid_()
-        return value.sum(dim=(1, 2)), value * (1 - value)
+    def pair(self, behind: Tensor) -> tuple[Tensor, Tensor]:
+        value = behind.sigmoid()
+        return value, value * (1 - value)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
+from rerank.losses.analytic import AnalyticLoss, logits
 from rerank.losses.base import Reduction, Target
-from rerank.losses.known import KnownGradient, logits
 from rerank.settings.ranges import Positive, Range
 
 
-class EachDocument(KnownGradient):
+class EachDocument(AnalyticLoss):
     """The mean of :meth:`each_document` over the documents of a list.
 
     >>> class Push(EachDocument):
@@ -26,19 +26,17 @@ class EachDocument(KnownGradient):
     """
 
     @abstractmethod
-    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The loss of every document and its derivative, ``[B, N]`` each, to be overwritten."""
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the loss of every document and its derivative, ``[B, N]`` each, to be overwritten."""
 
-    def learnable(self, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lists with a document: relevant or not, each has a target."""
-        return (torch.ones_like(labels, dtype=torch.bool) if mask is None else mask).any(dim=1)
+    def learnable(self, labels: Tensor, mask: Tensor) -> Tensor:
+        """Find lists with a document: relevant or not, each has a target."""
+        return mask.any(dim=1)
 
     def value_and_gradient(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+        self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         values, slopes = self.each_document(scores, labels, mask)
-        if mask is None:
-            return values.mean(dim=1), slopes.div_(scores.shape[1])
         pads, count = ~mask, mask.sum(dim=1, keepdim=True).clamp_(min=1)
         return values.masked_fill_(pads, 0.0).sum(dim=1).div_(count[:, 0]), slopes.masked_fill_(pads, 0.0).div_(count)
 
@@ -61,7 +59,7 @@ class MSE(EachDocument):
 
     target: ClassVar[Target] = "values"
 
-    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         error = scores - labels
         return error.square(), error.mul_(2)
 
@@ -72,7 +70,7 @@ class RMSE(EachDocument):
     .. math:: \ell = \sqrt{\frac{1}{N} \sum_i (L \, \sigma(s_i) - y_i)^2}
 
     Shapes: scores and labels ``[B, N]``. A list without relevant documents has the target 0 everywhere and counts.
-    Where the error is exactly 0 the gradient is 0. ``L`` is the number of relevance levels, 5 for grades 0 to 4.
+    If the error is exactly 0, so is the gradient. ``L`` is the number of relevance levels, 5 for grades 0 to 4.
 
     Source: Pobrotyn and Białobrzęski, "NeuralNDCG: Direct Optimisation of a Ranking Metric via Differentiable
     Relaxation of Sorting", 2021, section 5.4 (pointwise baseline).
@@ -89,13 +87,13 @@ class RMSE(EachDocument):
         super().__init__(reduction)
         self.levels = levels
 
-    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         chance = scores.sigmoid()
         error = (chance * self.levels).sub_(labels)
         return error.square(), chance.addcmul_(chance, chance, value=-1).mul_(error).mul_(2 * self.levels)
 
     def value_and_gradient(
-        self, scores: Tensor, labels: Tensor, mask: Tensor | None, seeds: Tensor | None
+        self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         mean, gradient = super().value_and_gradient(scores, labels, mask, seeds)
         root = mean.clamp_(min=torch.finfo(mean.dtype).tiny).sqrt_()  # the root has no derivative at 0
@@ -146,7 +144,7 @@ class BCE(EachDocument):
         super().__init__(reduction)
         self.rel, self.pos_weight, self.prior = rel, pos_weight, prior
 
-    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         target = (labels >= self.rel).to(scores.dtype)
         logits = scores if self.prior is None else scores + math.log(self.prior / (1 - self.prior))
         values = binary_cross_entropy_with_logits(logits, target, reduction="none")
@@ -188,7 +186,7 @@ class RegressionCompatible(EachDocument):
         super().__init__(reduction)
         self.alpha, self.rel = alpha, rel
 
-    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def each_document(self, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         target, own, off = (labels >= self.rel).to(scores.dtype), logsigmoid(scores), (-scores).sigmoid()
         known = logits(own, mask)
         among = known.logsumexp(dim=1, keepdim=True) - own

@@ -1,91 +1,250 @@
-"""Points of the grid under the names that people search for: one table, no code of their own.
+"""Direct metrics under the names that people search for.
 
-A shorthand computes by default what its paper has, and its docstring says which paper; what is ours has an argument:
-``alpha="spread"`` (``tau``, ``strength``) takes the steepness from the spread of a list's scores.
-
-It is called like a loss and gives ``DirectMetric(measure, Relaxation(**settings))``, with the measure that its
-paper trains on: NDCG has gain 2^y - 1 there, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval.
+A shorthand is a :class:`DirectMetric` with the relaxation and the default measure of its paper. For NDCG that is the
+uncut measure with gain 2^y - 1, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval. Other arguments
+are those of the relaxation, with the values of its paper by default; ``alpha="spread"`` (``tau``, ``strength``), which
+is not from a paper, takes the steepness from the spread of a list's scores.
 
 >>> from rerank.losses import SmoothINDCG
 >>> loss = SmoothINDCG("nDCG@10", alpha=3)
 >>> loss, loss.relaxation
-(SmoothINDCG('nDCG@10', alpha=3), SmoothI(alpha=3))
+(SmoothINDCG(measure='nDCG@10', alpha=3), SmoothI(alpha=3))
 """
 
 from __future__ import annotations
 
-import inspect
-import re
-from typing import Any
+from typing import ClassVar
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
-from rerank.relaxations.base import Relaxation
-from rerank.relaxations.fastsoftsort import FastSoftSort
+from rerank.relaxations.base import Relaxation, Spread
+from rerank.relaxations.fastsoftsort import BETA, FastSoftSort
 from rerank.relaxations.neuralsort import NeuralSort
-from rerank.relaxations.sigmoids import Approx, TwinSigmoid
+from rerank.relaxations.sigmoids import Approx, Gradient, TwinSigmoid
 from rerank.relaxations.smoothi import SmoothI
 from rerank.relaxations.softsort import SoftSort
 from rerank.relaxations.transport import OptimalTransport
-from rerank.settings.ranges import NotNegative
+from rerank.settings.ranges import Count, CountOrZero, NotNegative, Positive, Rate
 
-_NDCG = "nDCG(dcg='exp-log2')"
-
-TABLE: dict[str, tuple[type[Relaxation], str, str]] = {
-    "SmoothIP": (SmoothI, "P@10", "P@k by {} (Thonet et al. 2021, Eq 10)."),
-    "SmoothIAP": (SmoothI, "AP", "AP by {} (Thonet et al. 2021, Eq 11)."),
-    "SmoothINDCG": (SmoothI, _NDCG, "NDCG by {} (Thonet et al. 2021, Eq 12)."),
-    "NeuralNDCG": (
-        NeuralSort,
-        _NDCG,
-        "NDCG by balanced {} (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).",
-    ),
-    "SoftSortNDCG": (SoftSort, _NDCG, "NDCG by {}, as SmoothI's authors compare it; ours: tau='spread'."),
-    "FastSoftSortNDCG": (FastSoftSort, _NDCG, "NDCG by {}, as SmoothI's authors compare it; ours: strength='spread'."),
-    "OptimalTransportNDCG": (OptimalTransport, _NDCG, "NDCG by {}, as SmoothI's authors compare it."),
-    "ApproxP": (Approx, "P@10", "P@k by {} (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
-    "ApproxAP": (Approx, "AP", "AP by {} (Qin, Liu and Li 2010; ours: alpha='spread', half_rank)."),
-    "ApproxMRR": (Approx, "RR", "Reciprocal rank by {}: no paper's, from Qin's AP."),
-    "ApproxNDCG": (Approx, _NDCG, "NDCG by {} (Qin et al. 2010; Bruch et al. 2019; ours: alpha='spread', half_rank)."),
-    "TwinSigmoidP": (TwinSigmoid, "P@10", "P@k by {} (Yu 2020, Eq 13; ours: alpha='spread')."),
-    "TwinSigmoidAP": (TwinSigmoid, "AP", "AP by {} (Yu 2020, Eq 14; ours: alpha='spread')."),
-    "TwinSigmoidNDCG": (TwinSigmoid, _NDCG, "NDCG by {} (Yu 2020, Eq 15; ours: alpha='spread')."),
-    "TwinSigmoidNERR": (TwinSigmoid, "nERR@10", "nERR@k by {} (Yu 2020, Eq 16; ours: alpha='spread')."),
-}
-"""The relaxation, the measure by default, and what `rerank losses` says, of every shorthand."""
+NDCG = "nDCG(dcg='exp-log2')"
 
 
-def _shorthand(name: str, relaxation: type[Relaxation], default: str, about: str) -> type[DirectMetric]:
-    """A class, for configurations to find by its name, that makes a plain :class:`DirectMetric`."""
+class _Shorthand(DirectMetric):
+    """A direct metric with a default measure."""
 
-    def make(
-        cls: type,
-        measure: str = default,
+    usual: ClassVar[str] = NDCG
+
+    def _make(self, measure: str | None, reduction: Reduction, relaxation: Relaxation) -> None:
+        DirectMetric.__init__(self, self.usual if measure is None else measure, relaxation, reduction)
+
+
+class _SmoothI(_Shorthand):
+    def __init__(
+        self,
+        measure: str | None = None,
         reduction: Reduction = "mean",
-        balance: NotNegative | None = None,
-        **settings: Any,
-    ) -> DirectMetric:
-        made = DirectMetric(measure, relaxation(**settings), None, reduction, balance)
-        words = [] if measure == default else [repr(measure)]
-        given = {"reduction": reduction, "balance": balance}
-        given = {key: value for key, value in given.items() if value != shown.parameters[key].default} | settings
-        made.shorthand = f"{name}({', '.join([*words, *(f'{key}={value!r}' for key, value in given.items())])})"
-        return made
-
-    own = list(inspect.signature(make, eval_str=True).parameters.values())[:-1]
-    settings = list(inspect.signature(relaxation, eval_str=True).parameters.values())
-    shown = inspect.Signature([*own, *(setting.replace(kind=setting.KEYWORD_ONLY) for setting in settings)])
-    make.__signature__ = shown  # type: ignore[attr-defined] # what parsers and help read
-    said = _arguments(DirectMetric) | _arguments(relaxation)
-    lines = [f"    {key}: {said[key]}" for key in shown.parameters if key in said]
-    example = [f">>> {name}()  # DirectMetric({default!r}, {relaxation.__name__}())", f"{name}()"]
-    make.__doc__ = "\n".join([about.format(f":class:`{relaxation.__name__}`"), "", *example, "", "Args:", *lines])
-    return type(name, (DirectMetric,), {"__new__": make, "__doc__": make.__doc__, "__module__": __name__})
+        *,
+        alpha: Positive = 1.0,
+        delta: Rate = 0.1,
+        stop_gradient: bool = True,
+    ) -> None:
+        self._make(measure, reduction, SmoothI(alpha, delta, stop_gradient))
 
 
-def _arguments(kind: type) -> dict[str, str]:
-    section = (inspect.getdoc(kind) or "").partition("Args:\n")[2]
-    return dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", section, re.MULTILINE))
+class SmoothIP(_SmoothI):
+    """P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10), by default P@10.
+
+    >>> SmoothIP()
+    SmoothIP(measure='P@10')
+    """
+
+    usual = "P@10"
 
 
-globals().update({name: _shorthand(name, *row) for name, row in TABLE.items()})
+class SmoothIAP(_SmoothI):
+    """AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11).
+
+    >>> SmoothIAP()
+    SmoothIAP(measure='AP')
+    """
+
+    usual = "AP"
+
+
+class SmoothINDCG(_SmoothI):
+    """NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12).
+
+    >>> SmoothINDCG()
+    SmoothINDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+
+class NeuralNDCG(_Shorthand):
+    """NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).
+
+    >>> NeuralNDCG()
+    NeuralNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+    def __init__(
+        self,
+        measure: str | None = None,
+        reduction: Reduction = "mean",
+        *,
+        tau: Positive = 1.0,
+        sinkhorn: int = 30,
+        tolerance: NotNegative = 1e-6,
+        transposed: bool = False,
+        samples: CountOrZero = 0,
+        beta: NotNegative = 0.1,
+    ) -> None:
+        self._make(measure, reduction, NeuralSort(tau, sinkhorn, tolerance, transposed, samples, beta))
+
+
+class SoftSortNDCG(_Shorthand):
+    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it; not theirs: ``tau="spread"``.
+
+    >>> SoftSortNDCG()
+    SoftSortNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+    def __init__(
+        self, measure: str | None = None, reduction: Reduction = "mean", *, tau: Positive | Spread = 1.0
+    ) -> None:
+        self._make(measure, reduction, SoftSort(tau))
+
+
+class FastSoftSortNDCG(_Shorthand):
+    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; not theirs: ``strength="spread"``.
+
+    >>> FastSoftSortNDCG()
+    FastSoftSortNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+    def __init__(
+        self,
+        measure: str | None = None,
+        reduction: Reduction = "mean",
+        *,
+        strength: Positive | Spread = 1.0,
+        beta: Positive = BETA,
+    ) -> None:
+        self._make(measure, reduction, FastSoftSort(strength, beta))
+
+
+class OptimalTransportNDCG(_Shorthand):
+    """NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it.
+
+    >>> OptimalTransportNDCG()
+    OptimalTransportNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+    def __init__(
+        self,
+        measure: str | None = None,
+        reduction: Reduction = "mean",
+        *,
+        epsilon: Positive = 0.1,
+        iterations: Count = 50,
+    ) -> None:
+        self._make(measure, reduction, OptimalTransport(epsilon, iterations))
+
+
+class _Approx(_Shorthand):
+    def __init__(
+        self,
+        measure: str | None = None,
+        reduction: Reduction = "mean",
+        *,
+        alpha: Positive | Spread = 10.0,
+        beta: Positive | None = None,
+    ) -> None:
+        self._make(measure, reduction, Approx(alpha, beta))
+
+
+class ApproxP(_Approx):
+    """P@k by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``), by default P@10.
+
+    >>> ApproxP()
+    ApproxP(measure='P@10')
+    """
+
+    usual = "P@10"
+
+
+class ApproxAP(_Approx):
+    """AP by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``).
+
+    >>> ApproxAP()
+    ApproxAP(measure='AP')
+    """
+
+    usual = "AP"
+
+
+class ApproxMRR(_Approx):
+    """Reciprocal rank by :class:`Approx`: in no paper, after Qin's AP.
+
+    >>> ApproxMRR()
+    ApproxMRR(measure='RR')
+    """
+
+    usual = "RR"
+
+
+class ApproxNDCG(_Approx):
+    """NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; not theirs: ``alpha="spread"``).
+
+    >>> ApproxNDCG()
+    ApproxNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+
+class _TwinSigmoid(_Shorthand):
+    def __init__(
+        self,
+        measure: str | None = None,
+        reduction: Reduction = "mean",
+        *,
+        gradient: Gradient = 3,
+        alpha: Positive | Spread = 1.0,
+    ) -> None:
+        self._make(measure, reduction, TwinSigmoid(gradient, alpha))
+
+
+class TwinSigmoidP(_TwinSigmoid):
+    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; not theirs: ``alpha="spread"``), by default P@10.
+
+    >>> TwinSigmoidP()
+    TwinSigmoidP(measure='P@10')
+    """
+
+    usual = "P@10"
+
+
+class TwinSigmoidAP(_TwinSigmoid):
+    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; not theirs: ``alpha="spread"``).
+
+    >>> TwinSigmoidAP()
+    TwinSigmoidAP(measure='AP')
+    """
+
+    usual = "AP"
+
+
+class TwinSigmoidNDCG(_TwinSigmoid):
+    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; not theirs: ``alpha="spread"``).
+
+    >>> TwinSigmoidNDCG()
+    TwinSigmoidNDCG(measure="nDCG(dcg='exp-log2')")
+    """
+
+
+class TwinSigmoidNERR(_TwinSigmoid):
+    """NERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; not theirs: ``alpha="spread"``), by default nERR@10.
+
+    >>> TwinSigmoidNERR()
+    TwinSigmoidNERR(measure='nERR@10')
+    """
+
+    usual = "nERR@10"

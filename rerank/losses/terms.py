@@ -58,26 +58,6 @@ class MinMax(Scaling):
         return (values - lowest) * (self.top / spread) if spread > 0 else values * 0
 
 
-class Sigmoid(Scaling):
-    r"""Probabilities from logits.
-
-    .. math:: y_i = \sigma((v_i - centre) / scale)
-
-    >>> Sigmoid()(np.array([0.0, np.log(3)]))
-    array([0.5 , 0.75])
-
-    Args:
-        centre: the value that becomes 1/2.
-        scale: divides the distance from it.
-    """
-
-    def __init__(self, centre: float = 0.0, scale: Positive = 1.0) -> None:
-        self.centre, self.scale = centre, scale
-
-    def __call__(self, values: Array) -> Array:
-        return 0.5 + 0.5 * np.tanh((values - self.centre) / (2 * self.scale))  # a sigmoid that cannot overflow
-
-
 class ReciprocalRank(Scaling):
     r"""Gains that fall with the reciprocal of the rank by descending value.
 

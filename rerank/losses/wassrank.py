@@ -11,8 +11,11 @@ from rerank.losses.base import Loss, Reduction
 from rerank.losses.pair_sums import take
 from rerank.settings.ranges import Count, NotNegative, Positive
 
-NOTHING = -1e30  # the logarithm of no mass, finite so that no NaN can arise
-MOST = 1e30  # a larger gain counts as this: 4^50 is larger, and from 4^64 on none is a float32
+NOTHING = -1e30
+"""Logarithm of no mass, finite so that no NaN can arise."""
+
+MOST = 1e30
+"""Largest gain: 4^50 is larger, and 4^64 is not a float32."""
 
 
 class WassRank(Loss):
@@ -27,8 +30,7 @@ class WassRank(Loss):
     rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
     is left out.
 
-    The cost depends on grades alone, so on a CPU a round works on sums per grade: O(N + L²) for L grades. Elsewhere
-    counting the grades would make the host wait, and a round works on the documents, O(N²), in few kernels.
+    The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades.
 
     Source: Yu et al., "WassRank: Listwise Document Ranking Using Optimal Transport Theory", WSDM 2019.
 
@@ -59,8 +61,6 @@ class WassRank(Loss):
         self.lam, self.iterations = lam, iterations
 
     def per_list(self, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None) -> Tensor:
-        if scores.device.type != "cpu":
-            return self._by_documents(scores, labels, mask)
         scores, labels, mask = take(labels.argsort(dim=1), scores, labels, mask)
         changes = labels[:, 1:] != labels[:, :-1]
         grade = torch.nn.functional.pad(changes.long().cumsum(dim=1), (1, 0))
@@ -94,18 +94,6 @@ class WassRank(Loss):
 
     def _gains(self, labels: Tensor) -> Tensor:
         return torch.where(labels > 0, (self.gain_base**labels - 1).clamp(max=MOST), -self.gap)
-
-    def _by_documents(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        gamma, itself = self._gains(labels), torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device)
-        cost = (gamma[:, :, None] - gamma[:, None, :]).abs()
-        cost = torch.where(labels[:, :, None] == labels[:, None, :], self.penalty, cost).masked_fill(itself, 0.0)
-        kernel = -self.lam * cost
-        have, want = _log_mass(scores, mask), _log_mass(labels, mask)
-        right = torch.zeros_like(want).masked_fill(~mask, NOTHING)
-        for _ in range(self.iterations):
-            left = have - (kernel + right[:, None, :]).logsumexp(dim=2)
-            right = want - (kernel + left[:, None, :]).logsumexp(dim=2)
-        return ((left[:, :, None] + kernel + right[:, None, :]).exp() * cost).sum(dim=(1, 2))
 
 
 def _log_mass(values: Tensor, mask: Tensor) -> Tensor:

@@ -46,7 +46,8 @@ def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
     """
     import torch
 
-    best = batch.rivals.topk(min(cutoff + 1, batch.rivals.shape[1]), dim=1).values
+    scores = batch.scores.detach().masked_fill(~batch.mask, -torch.inf)
+    best = scores.topk(min(cutoff + 1, scores.shape[1]), dim=1).values
     if best.shape[1] <= cutoff:
         best = torch.nn.functional.pad(best, (0, cutoff + 1 - best.shape[1]), value=-torch.inf)
     middle = best[:, cutoff - 1 : cutoff + 1].mean(dim=1, keepdim=True)

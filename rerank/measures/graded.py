@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+FAR = 60
+"""Grades below ``max_rel`` from which on 1 - p is 1 in any floating-point type."""
+
+
 @dataclass(frozen=True)
 class nDCG(Measure):
     r"""Normalised discounted cumulative gain (Järvelin and Kekäläinen 2002), with trec_eval's linear gain by default.
@@ -63,20 +67,20 @@ class nDCG(Measure):
 
 
 def _powers(labels: Tensor) -> Tensor:
-    """Grades of which two to their power stays finite in float32, however many are added."""
+    """Lower grades to 100, so that sums of 2^y stay finite in float32."""
     return labels.clamp(max=100)
 
 
 @lru_cache(maxsize=32)
 def _discounts(depth: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """``1 / log2(r + 1)`` of the ranks 1 to depth."""
+    """Compute ``1 / log2(r + 1)`` of the ranks 1 to depth."""
     import torch
 
     return torch.arange(2, depth + 2, dtype=dtype, device=device).log2().reciprocal()
 
 
 def ideal_gain(gains: Tensor, depth: int) -> Tensor:
-    """The discounted gain of the ideal order, ``[B]``; documents without gain may be left out."""
+    """Compute the discounted gain of the ideal order, ``[B]``; documents without gain may be left out."""
     return (gains.topk(depth, dim=1).values * _discounts(depth, gains.dtype, gains.device)).sum(dim=1)
 
 
@@ -89,7 +93,7 @@ class nERR(Measure):
 
     From rank indicators :math:`p_{o_r}` becomes :math:`\sum_j E_{rj} p_j`; from soft ranks the order is held fixed
     and the gradient flows through the reciprocal ranks, :math:`1 / r_{o_r}` (Yu 2020, Eq 16), and through the cut-off
-    where the relaxation takes its steepness from the spread of scores.
+    if the relaxation takes its steepness from the spread of scores.
 
     >>> nERR(max_rel=1).exact(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 1]]))  # p = 1/2: (1/2 / 2) / (1/2 / 1)
     tensor([0.5000])
@@ -104,14 +108,15 @@ class nERR(Measure):
     max_rel: int | None = None
 
     def _stops(self, labels: Tensor) -> Tensor:
-        """p, the probability that a document stops the reader: ``[B, N]``."""
-        if self.max_rel is None:
-            top = labels.amax(dim=1, keepdim=True)
-            return (labels - top).exp2() - (-top).exp2()  # the powers themselves overflow from grade 128 on
-        return (labels.clamp(max=self.max_rel) - self.max_rel).exp2() - 2.0**-self.max_rel
+        """Compute p, the probability that a document stops the reader: ``[B, N]``."""
+        top = labels.amax(dim=1, keepdim=True)
+        if self.max_rel is not None:
+            # the chances of a list far below max_rel underflow; with a smaller one their ratio is the same
+            labels, top = labels.clamp(max=self.max_rel), (top + FAR).clamp(max=self.max_rel)
+        return (labels - top).exp2() - (-top).exp2()  # 2^y itself overflows from grade 128 on
 
     def _best(self, stops: Tensor, depth: int) -> Tensor:
-        """ERR@k of the ideal order, ``[B]``."""
+        """Compute ERR@k of the ideal order, ``[B]``."""
         return _err(stops.topk(depth, dim=1).values)
 
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -121,7 +126,7 @@ class nERR(Measure):
         return ratio(_err(expected), self._best(stops, depth))
 
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """Reciprocal soft ranks, weighted by the chance that the reader stops there under the exact order."""
+        """Sum reciprocal soft ranks, weighted by the chance that the reader stops there under the exact order."""
         stops = self._stops(batch.labels)
         exact = batch.exact.long() - 1
         reached = survival(stops.scatter(1, exact, stops)).gather(1, exact)
@@ -136,5 +141,5 @@ class nERR(Measure):
 
 
 def _err(stops: Tensor) -> Tensor:
-    """Expected reciprocal rank of stopping probabilities in ranked order: ``[B, depth]`` to ``[B]``."""
+    """Compute the expected reciprocal rank of stopping probabilities in ranked order: ``[B, depth]`` to ``[B]``."""
     return (stops * survival(stops) / positions(stops.shape[1], stops)).sum(dim=1)

@@ -1,11 +1,11 @@
-"""What a relaxation is: the two families, the batch of lists that they see, and exact ranks, which relax nothing."""
+"""The two families of relaxations, the batch of lists that soft ranks see, and exact indicators."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.relaxations.order import order_of, ranks_of
 from rerank.settings.described import Described
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 Spread = Literal["spread"]
-"""In place of a steepness, a temperature or a strength: from the spread of every list's scores, which is ours."""
+"""Takes a steepness, temperature or strength from the spread of every list's scores; not from a paper."""
 
 FLOOR = 1e-3
-"""The least spread that is reckoned with: scores closer together than this count as nearly tied."""
+"""Smallest spread of scores; closer scores count as nearly tied."""
 
 STEEPNESS = 3.0
 """Steepness of sigmoids over scores, times the spread of a list's scores while that is below 1."""
@@ -27,19 +27,19 @@ GainOf = Literal["documents", "ranks"]
 
 
 def steepness(spread: Tensor) -> Tensor:
-    """``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
+    """Compute ``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
 
-    It does not fall once scores have spread out to 1, so that a model can make its ranking sharper by spreading them
-    further, and what is computed tends to the exact measure.
+    It does not fall once the spread exceeds 1. A model can then sharpen its ranking by spreading scores further, and
+    the relaxed measure tends to the exact one.
     """
     return STEEPNESS / spread.clamp(max=1)
 
 
 def spread(scores: Tensor, mask: Tensor) -> Tensor:
-    """The standard deviation of every list's scores, without gradient and at least :data:`FLOOR`, ``[B, 1]``."""
-    found = scores.detach()
+    """Compute the standard deviation of every list's scores, at least :data:`FLOOR`, without gradient: ``[B, 1]``."""
+    scores = scores.detach()
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
-    centred = found - found.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
+    centred = scores - scores.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
     variance = centred.masked_fill(~mask, 0.0).square().sum(dim=1, keepdim=True) / count
     return variance.sqrt().clamp(min=FLOOR)
 
@@ -63,7 +63,7 @@ class Batch:
         scores: ``[B, N]``, zero where padded.
         labels: ``[B, N]`` grades, zero where padded.
         mask: ``[B, N]`` bool, True for real documents.
-        rows: ``[B, R]`` int64, the documents whose ranks are asked for; a list with fewer is filled up with any others.
+        rows: ``[B, R]`` int64, the documents that need ranks; a list with fewer is filled up with any others.
         seeds: ``[B]`` int64 or None, for random choices.
         every: whether rows are all documents, in index order.
     """
@@ -77,21 +77,16 @@ class Batch:
 
     @cached_property
     def exact(self) -> Tensor:
-        """The exact rank of every document, ``[B, N]``, 1 for the highest score; ties broken at random."""
+        """Exact rank of every document, ``[B, N]``, 1 for the highest score; ties broken at random."""
         return ranks_of(order_of(self.scores, self.mask, self.seeds, shuffle=True)).to(self.scores.dtype)
 
     @cached_property
     def spread(self) -> Tensor:
-        """The standard deviation of the scores of every list, without gradient, ``[B, 1]``."""
+        """Standard deviation of every list's scores, without gradient, ``[B, 1]``."""
         return spread(self.scores, self.mask)
 
-    @cached_property
-    def rivals(self) -> Tensor:
-        """The scores without gradient, minus infinity where padded: what documents are compared with, ``[B, N]``."""
-        return self.scores.detach().masked_fill(~self.mask, -float("inf"))
-
     def at_rows(self, values: Tensor) -> Tensor:
-        """Values of the documents asked for: ``[B, N]`` to ``[B, R]``."""
+        """Select the values of ``rows``: ``[B, N]`` to ``[B, R]``."""
         return values if self.every else values.gather(1, self.rows)
 
 
@@ -110,20 +105,16 @@ class Relaxation(Described, ABC):
 
     measures: tuple[str, ...] | None = None
 
-    def identity(self) -> dict[str, Any]:
-        """The arguments; "spread" counts as none given, which it was once written as: the ids of kept trainings."""
-        return {name: None if value == "spread" else value for name, value in super().identity().items()}
-
     def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
-        """The scores to rank, each ``[B, N]``; the measure is the mean over them. Unless overridden, the scores."""
+        """List the scores to rank, each ``[B, N]``; the measure is the mean over them. Defaults to the scores alone."""
         return [scores]
 
 
 class RankIndicators(Relaxation):
-    """Relaxations that say how much of document j sits at rank r: ``E[r, j]``, rows that sum to one.
+    """Relaxations that give each rank r a distribution over documents: ``E[r, j]``, rows that sum to one.
 
     A subclass defines :meth:`indicators`. The measures need only :meth:`expected` and :meth:`weighted`, which a
-    subclass may override with forms that never hold ``[B, depth, N]``.
+    subclass may override, for example to avoid ``[B, depth, N]`` tensors.
 
     >>> from rerank.relaxations import SoftSort
     >>> mask, grades = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[3.0, 1.0]])
@@ -131,41 +122,38 @@ class RankIndicators(Relaxation):
     tensor([[2., 2.]])
 
     Attributes:
-        gain_of: what nDCG takes the gain of: the documents, or the grades expected at the ranks.
-        gains: which of these the relaxation is defined for.
+        gain_of: whether nDCG sums expected gains of documents, or gains of the grades expected at the ranks.
     """
 
     gain_of: GainOf = "documents"
-    gains: tuple[GainOf, ...] = ("documents", "ranks")
 
     @abstractmethod
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """The indicators of ranks 1 to depth.
+        """Compute the indicators of ranks 1 to depth.
 
         Args:
             scores: ``[B, N]`` float32 or float64, zero where padded.
             mask: ``[B, N]`` bool, True for real documents.
-            depth: how many ranks, at most N.
+            depth: number of ranks, at most N.
 
         Returns:
-            ``[B, depth, N]``; finite everywhere. What it holds at padded documents is not looked at, and ranks beyond
-            the length of a list are cut off by the caller.
+            ``[B, depth, N]``, finite everywhere. Callers ignore values at padded documents, and ranks beyond the
+            length of a list.
         """
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        """The value expected at every rank, ``e_v[r] = sum_j E[r, j] v_j``, ``[B, depth]``; finite, as indicators are.
+        """Compute the value expected at every rank, ``e_v[r] = sum_j E[r, j] v_j``, ``[B, depth]``.
 
-        Scores, values (zero where padded) and mask are ``[B, N]``.
+        Scores, values (zero where padded) and mask are ``[B, N]``. The result is finite, as indicators are.
         """
-        return (self.indicators(scores, mask, depth) * values[:, None, :]).sum(dim=2)  # no matmul: autocast
+        return (self.indicators(scores, mask, depth) * values[:, None, :]).sum(dim=2)  # autocast casts matmul
 
     def weighted(
         self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
     ) -> Tensor:
-        """``sum_r w_r f(e_v[r])`` with ``f(x) = x``, or ``2^x - 1`` where exponential.
+        """Compute ``sum_r w_r f(e_v[r])`` with ``f(x) = x``, or ``2^x - 1`` if exponential: ``[B]``.
 
-        Measures of this form (P, nDCG) know the derivative at a rank without the later ranks. Weights, ``[B, depth]``,
-        are zero at ranks beyond the length of a list; ``exponential`` is a flag for backward passes written by hand.
+        P and nDCG have this form. Weights, ``[B, depth]``, are zero at ranks beyond the length of a list.
         """
         expected = self.expected(scores, values, mask, weights.shape[1])
         return (weights * (expected.exp2() - 1 if exponential else expected)).sum(dim=1)
@@ -180,13 +168,11 @@ class SoftRanks(Relaxation):
     tensor([[1.5000, 1.5000]])
 
     Attributes:
-        exact_ranks: whether the ranks have exact values and only their gradient is smooth, so that the measures compare
-            them as they are, without a sigmoid.
-        beta: steepness of the sigmoids that compare ranks with the cut-off and with one another; not looked at where
-            ranks are exact.
-        cutoff_shift: what is added to the cut-off before smooth ranks are compared with it: 1/2 is midway between the
-            last rank within it and the next.
-        by_scores: whether scores are compared in place of ranks, by a steepness from their spread.
+        exact_ranks: whether ranks have exact values and smooth gradients; measures then compare them without a sigmoid.
+        beta: steepness of the sigmoids that compare smooth ranks with the cut-off and with one another.
+        cutoff_shift: number added to the cut-off before smooth ranks are compared with it; 1/2 is midway between the
+            last rank within the cut-off and the next.
+        by_scores: whether scores are compared in place of ranks, with a steepness from their spread.
     """
 
     exact_ranks: ClassVar[bool] = False
@@ -195,19 +181,19 @@ class SoftRanks(Relaxation):
     by_scores: bool = False
 
     def score_steepness(self, batch: Batch) -> Tensor | None:
-        """Steepness of the sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.
+        """Compute the steepness of sigmoids that compare scores with the cut-off and with one another, ``[B, 1]``.
 
-        None where ranks are compared, with ``beta``, as the papers do.
+        None if ranks are compared, with ``beta``, as the papers do.
         """
         return steepness(batch.spread) if self.by_scores else None
 
     @abstractmethod
     def ranks(self, batch: Batch) -> Tensor:
-        """The differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite (see :meth:`Batch.at_rows`)."""
+        """Compute differentiable ranks of the documents ``batch.rows``: ``[B, R]``, finite."""
 
 
 class Exact(RankIndicators):
-    """``E[r, j] = 1`` for the document at rank r, else 0; ties in index order. It has no gradient to train with.
+    """Exact indicators: ``E[r, j] = 1`` for the document at rank r, else 0; ties in index order, no gradient.
 
     >>> scores, mask = torch.tensor([[0.2, 0.9]]), torch.ones(1, 2, dtype=torch.bool)
     >>> Exact().indicators(scores, mask, depth=2)

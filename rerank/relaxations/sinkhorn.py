@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rerank.relaxations.backward import WithGradient, full_precision
-from rerank.relaxations.order import blocks, lowest
+from rerank.relaxations.backward import full_precision
+from rerank.relaxations.order import lowest
 
-
-def by_lists(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """``compute(*tensors)`` on some lists at a time, so that their N x N matrices stay in a processor's cache.
-
-    All tensors have the lists first; the first of them has N last.
-    """
-    return torch.cat([compute(*some) for some in _parts(tensors[0].shape[-1], *tensors)])
-
-
-def sums_by_lists(compute: Callable[..., Tensor], ranks: int, scores: Tensor, *others: Tensor) -> Tensor:
-    """The same for a number per list, whose gradient is computed at once, so that no matrix is kept for it.
-
-    The matrix of a list is ranks x N; only the scores, ``[B, N]``, have a gradient.
-    """
-    wanted = torch.is_grad_enabled() and scores.requires_grad
-    values: list[Tensor] = []
-    gradients: list[Tensor] = []
-    for own, *rest in _parts(ranks, scores, *others):
-        leaf = own.detach().requires_grad_(wanted)
-        sums = compute(leaf, *rest)
-        values.append(sums.detach())
-        if wanted:
-            gradients += torch.autograd.grad(sums, leaf, torch.ones_like(sums))
-    return WithGradient.apply(scores, torch.cat(values), torch.cat(gradients)) if wanted else torch.cat(values)
-
-
-def _parts(ranks: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    # an eighth of the size of a matrix: rounds read it and do little else, so more than the nearest cache is in use
-    each = ranks * tensors[0].shape[-1] // 8
-    lists = next(blocks(tensors[0].shape[0], each, tensors[0]), slice(0, 1)).stop
-    return zip(*(tensor.split(lists) for tensor in tensors), strict=True)
+LOOK = 8
+"""Rounds between two checks whether lists have converged."""
 
 
 def balanced_product(
@@ -54,14 +23,14 @@ def balanced_product(
     tolerance: float = 0.0,
     softmax: bool = False,
 ) -> Tensor:
-    """``(diag(a) M diag(b) V')'`` after rounds that make the columns and then the rows of diag(a) M diag(b) sum to one.
+    """Compute ``(diag(a) M diag(b) V')'`` after rounds that scale the columns, then the rows, to sum to one.
 
-    The iterates are those of scaling the matrix M = exp(logits) itself, but a round costs two products with a vector
-    and keeps two vectors, and the backward pass, which is that of these very rounds, needs nothing more.
+    The iterates are those of scaling the matrix M = exp(logits) itself. A round costs two products with a vector and
+    keeps two vectors, and the backward pass, that of these very rounds, needs nothing more.
 
     Args:
-        logits: ``[B, N, N]``, overwritten; every row and column in use has an entry that is not far below 0, and none
-            is so far below that its exponential is subnormal, which processors are slow at.
+        logits: ``[B, N, N]``; every row and column in use has an entry that is not far below 0, and none is so far
+            below that its exponential is subnormal, which processors are slow at.
         values: V, ``[B, V, N]``, without gradient, zero in columns that are not in use.
         rows: ``[B, N]`` bool, the rows in use.
         columns: ``[B, N]`` bool, the columns in use, as many.
@@ -72,27 +41,31 @@ def balanced_product(
     Returns:
         ``[B, V, N]``.
     """
-    return _Balanced.apply(logits, values, rows, columns, rounds, tolerance, softmax)
+    return _Balanced.apply(logits.exp(), values, rows, columns, rounds, tolerance, softmax)
 
 
-def log_balanced_product(logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
-    """The same with logarithms throughout, and all rounds: slower, for entries whose exponential would underflow."""
-    return _LogBalanced.apply(logits, values, rows, columns, rounds)
-
-
-LOOK = 8  # rounds between two looks at whether lists have converged
+def log_balanced(logits: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
+    """Balance with logarithms, for entries whose exponential would underflow: ``diag(a) M diag(b)``, ``[B, N, N]``."""
+    nothing = lowest(logits)
+    left = torch.zeros_like(logits[:, 0]).masked_fill(~rows, nothing)
+    right = left
+    for _ in range(rounds):
+        right = -(logits + left[:, :, None]).logsumexp(dim=1).masked_fill(~columns, -nothing)
+        left = -(logits + right[:, None, :]).logsumexp(dim=2).masked_fill(~rows, -nothing)
+    return (logits + left[:, :, None] + right[:, None, :]).exp()
 
 
 class _Balanced(torch.autograd.Function):
-    """Vectors are ``[B, 1, N]`` and products have them on the left: those are the fast ones.
+    """Backward pass of the vectors of all rounds; autograd of the rounds takes twice as long.
 
-    All lists have the same rounds; which of them count for a list, ``active``, follows from the vectors afterwards.
+    Vectors are ``[B, 1, N]`` on the left of products, which is fast. All lists have the same rounds; the mask
+    ``active`` of those that count for a list follows from the vectors afterwards.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
-        logits: Tensor,
+        matrix: Tensor,
         values: Tensor,
         rows: Tensor,
         columns: Tensor,
@@ -100,7 +73,6 @@ class _Balanced(torch.autograd.Function):
         tolerance: float,
         softmax: bool,
     ) -> Tensor:
-        matrix = logits.mul_(math.log2(math.e)).exp2_()  # faster than exp
         transposed = matrix.transpose(1, 2)
         to_rows, to_columns = _offsets(rows, matrix), _offsets(columns, matrix)
         lefts = matrix.new_empty(rounds + 1, len(matrix), 1, matrix.shape[2])
@@ -122,7 +94,7 @@ class _Balanced(torch.autograd.Function):
                 moving = ((before - after).abs_() - tolerance * after).amax(dim=2, keepdim=True) > 0
                 active.append(torch.cat([active[-1][-1:], moving]).cummin(dim=0).values[1:])
             if matrix.device.type == "cpu" and not active[-1][-1].any():
-                break  # elsewhere the answer would have to be waited for
+                break  # on a GPU the answer would take long
         ctx.active, ctx.softmax = torch.cat(active), softmax
         last = ctx.active.sum(dim=0)[None, :, None].expand(1, -1, 1, matrix.shape[2])
         left, right = lefts.gather(0, last)[0], rights.gather(0, last)[0]
@@ -153,47 +125,10 @@ class _Balanced(torch.autograd.Function):
         total.baddbmm_(lefts[:-1, :, 0].permute(1, 2, 0), to_column_sums[:, :, 0].transpose(0, 1))
         if ctx.softmax:
             total.sub_(to_left.mul_(lefts[0].square()).transpose(1, 2))
-        return total.mul_(matrix), None, None, None, None, None, None
+        return total, None, None, None, None, None, None
 
 
 def _offsets(used: Tensor, like: Tensor) -> Tensor:
-    """What is added to sums, ``[B, 1, N]``, for reciprocals to be 0 where not used and finite elsewhere."""
+    """Numbers to add to sums, ``[B, 1, N]``, so that reciprocals are 0 where not used and finite elsewhere."""
     least = torch.finfo(like.dtype).tiny ** 0.5
     return torch.full_like(like[:, :1], torch.inf).masked_fill_(used[:, None, :], least)
-
-
-class _LogBalanced(torch.autograd.Function):
-    """Vectors are logarithms, ``[B, N]``; the matrices of the backward pass are computed anew."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, values: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
-        nothing = lowest(logits)
-        left = torch.zeros_like(logits[:, 0]).masked_fill(~rows, nothing)
-        right = torch.zeros_like(left)
-        vectors = [left, right]
-        for _ in range(rounds):
-            right = -(logits + left[:, :, None]).logsumexp(dim=1).masked_fill(~columns, -nothing)
-            left = -(logits + right[:, None, :]).logsumexp(dim=2).masked_fill(~rows, -nothing)
-            vectors += [left, right]
-        ctx.save_for_backward(logits, values, *vectors)
-        return torch.bmm(values, _exp(logits, left, right).transpose(1, 2))
-
-    @staticmethod
-    @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
-        logits, values, *vectors = ctx.saved_tensors
-        lefts, rights = vectors[::2], vectors[1::2]
-        total = torch.bmm(gradient.transpose(1, 2), values) * _exp(logits, lefts[-1], rights[-1])
-        to_left, to_right = total.sum(dim=2), total.sum(dim=1)
-        for t in range(len(lefts) - 1, 0, -1):
-            flow = _exp(logits, lefts[t], rights[t]).mul_(to_left[:, :, None])
-            to_right = to_right - flow.sum(dim=1)
-            total -= flow
-            flow = _exp(logits, lefts[t - 1], rights[t]).mul_(to_right[:, None, :])
-            to_left, to_right = -flow.sum(dim=2), torch.zeros_like(to_right)
-            total -= flow
-        return total, None, None, None, None
-
-
-def _exp(logits: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return (logits + left[:, :, None]).add_(right[:, None, :]).exp_()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
-from rerank.relaxations.sinkhorn import balanced_product, by_lists, log_balanced_product, sums_by_lists
+from rerank.relaxations.sinkhorn import balanced_product, log_balanced
 from rerank.settings.ranges import Count, Positive
 
-_PLAIN = 0.03  # from here on exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow
+_PLAIN = 0.03  # exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow from here on
 
 
 class OptimalTransport(RankIndicators):
@@ -25,7 +23,7 @@ class OptimalTransport(RankIndicators):
     scores make it blind to their scale. Tied documents share their ranks evenly. A small epsilon needs more
     iterations: its limit is the exact measure only when the iterations have converged.
 
-    Memory is that of a few N x N matrices a list.
+    Memory is that of a few N x N matrices a list; with epsilon below .03, of as many as there are iterations.
 
     >>> scores, mask = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2, dtype=torch.bool)
     >>> OptimalTransport(epsilon=0.5).indicators(scores, mask, depth=1)  # z = sigmoid(-1), sigmoid(1)
@@ -42,33 +40,29 @@ class OptimalTransport(RankIndicators):
         self.epsilon, self.iterations = epsilon, iterations
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
+        if self.epsilon < _PLAIN:
+            return log_balanced(self._logits(scores, mask), first(mask), mask, self.iterations)[:, :depth]
         every = torch.diag_embed(mask.to(scores.dtype))
-        return by_lists(self._product, scores, every, mask)[:, :, :depth].transpose(1, 2)
+        return self._balanced(scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        return by_lists(self._product, scores, values[:, None, :], mask)[:, 0, :depth]
+        if self.epsilon < _PLAIN:
+            return super().expected(scores, values, mask, depth)
+        return self._balanced(scores, values[:, None, :], mask)[:, 0, :depth]
 
-    def weighted(
-        self, scores: Tensor, values: Tensor, weights: Tensor, mask: Tensor, exponential: bool = False
-    ) -> Tensor:
-        """``[B]``; the gradient is computed at once, and no matrix kept."""
-        compute = partial(super().weighted, exponential=exponential)
-        return sums_by_lists(compute, scores.shape[1], scores, values, weights, mask)
+    def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        return balanced_product(self._logits(scores, mask), values, first(mask), mask, self.iterations)
 
-    def _product(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        """``[B, V, N]``: values ``[B, V, N]`` over documents, as expected at the ranks."""
+    def _logits(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Compute minus the cost of each document at each rank, over epsilon: ``[B, N, N]``."""
         count = mask.sum(dim=1, keepdim=True)
         ranks = torch.arange(1, scores.shape[1] + 1, device=scores.device)
         anchors = (count - ranks) / (count - 1).clamp(min=1).to(scores.dtype)
-        cost = (_squashed(scores, mask)[:, None, :] - anchors[:, :, None]).square()
-        logits = cost / -self.epsilon
-        if self.epsilon >= _PLAIN:
-            return balanced_product(logits, values, first(mask), mask, self.iterations)
-        return log_balanced_product(logits, values, first(mask), mask, self.iterations)
+        return (_squashed(scores, mask)[:, None, :] - anchors[:, :, None]).square() / -self.epsilon
 
 
 def _squashed(scores: Tensor, mask: Tensor) -> Tensor:
-    """The logistic function of the standardised scores, 1/2 where all are equal: ``[B, N]``."""
+    """Compute the logistic function of the standardised scores, 1/2 if all are equal: ``[B, N]``."""
     count = mask.sum(dim=1, keepdim=True).clamp(min=1)
     mean = scores.masked_fill(~mask, 0.0).sum(dim=1, keepdim=True) / count
     centred = (scores - mean).masked_fill(~mask, 0.0)

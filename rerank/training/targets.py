@@ -56,7 +56,7 @@ class Targets:
         if term.loss.target == "grades" and (low := np.fmin.reduce(values, initial=0.0)) < 0:
             raise UserError(
                 f"loss: {term.loss!r} takes grades, and column {term.target!r} goes down to {low:g}; "
-                "scale it (MinMax, Sigmoid, ReciprocalRank), or take a loss of values such as MarginMSE"
+                "scale it (MinMax, ReciprocalRank), or take a loss of values such as MarginMSE"
             )
         return values
 

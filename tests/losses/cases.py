@@ -109,7 +109,6 @@ MEASURES = [
 INDICATORS = {
     "SmoothI": (SmoothI(), plain.smooth_i(), False),
     "SmoothI-steep": (SmoothI(alpha=7, delta=0.3), plain.smooth_i(7, 0.3), False),
-    "SmoothI-steady": (SmoothI(steady=True), plain.smooth_i(steady=True), False),
     "SmoothI-full-gradient": (SmoothI(stop_gradient=False), plain.smooth_i(stop_gradient=False), True),
     "NeuralSort": (NeuralSort(), plain.neural_sort(), True),
     "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),
@@ -122,12 +121,11 @@ INDICATORS = {
 
 RANKS = {
     "Approx": (Approx(), plain.approx(), 10.0, True),
-    "Approx-half-rank": (Approx(half_rank=True), plain.approx(), 10.0, True),
     "Approx-beta": (Approx(alpha=2, beta=3), plain.approx(2), 3.0, True),
     **{f"TwinSigmoid-{kind}": (TwinSigmoid(kind), plain.twin_sigmoid(kind), None, False) for kind in (1, 2, 3)},
     "TwinSigmoid-alpha": (TwinSigmoid(alpha=3), plain.twin_sigmoid(3, 3), None, False),
     "FastSoftSort": (FastSoftSort(), plain.fast_soft_sort(), 10.0, True),
-    "FastSoftSort-kl": (FastSoftSort(0.5, "kl", 4), plain.fast_soft_sort(0.5, "kl"), 4.0, True),
+    "FastSoftSort-beta": (FastSoftSort(0.5, 4), plain.fast_soft_sort(0.5), 4.0, True),
 }
 
 FROM_SPREAD = {
@@ -145,12 +143,9 @@ def grid() -> Iterator[Case]:
     """Every measure × every relaxation."""
     for spec in MEASURES:
         for name, (relaxation, indicators, smooth) in INDICATORS.items():
-            gains = ["documents", "ranks"] if spec.name == "nDCG" else ["documents"]
-            for gain_of in gains:
-                make = partial(losses.DirectMetric, str(spec), relaxation, gain_of=gain_of)
-                definition = plain.one_minus(spec, indicators=indicators, gain_of=gain_of)
-                label = f"{spec}-{name}" + ("-gain-of-ranks" if gain_of == "ranks" else "")
-                yield Case(label, make, definition, smooth, atol=2e-6 if name == "NeuralSort" else 1e-9)
+            make = partial(losses.DirectMetric, str(spec), relaxation)
+            definition = plain.one_minus(spec, indicators=indicators, gain_of=relaxation.gain_of)
+            yield Case(f"{spec}-{name}", make, definition, smooth, atol=2e-6 if name == "NeuralSort" else 1e-9)
         for name, (relaxation, soft, beta, smooth) in RANKS.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
             shift = 0.0 if name in ("Approx", "Approx-beta") else 0.5
@@ -165,23 +160,5 @@ def grid() -> Iterator[Case]:
         yield Case(f"{spec}-NeuralSort-samples", make, None, atol=2e-6)
 
 
-def balanced() -> Iterator[Case]:
-    """With norms of their own."""
-    spec = Spec("nDCG", 3)
-    cells = {
-        "SoftSort": (SoftSort("spread"), {"indicators": plain.soft_sort(None)}),
-        "SmoothI": (SmoothI(), {"indicators": plain.smooth_i()}),
-        "TwinSigmoid": (
-            TwinSigmoid(alpha="spread"),
-            {"soft": plain.twin_sigmoid(3, None), "beta": None, "scores": True},
-        ),
-    }
-    for name, (relaxation, definition) in cells.items():
-        for balance in (0, 1, 0.5):
-            make = partial(losses.DirectMetric, str(spec), relaxation, balance=balance)
-            definition_of = plain.balanced(spec, plain.one_minus(spec, **definition), balance)
-            yield Case(f"{spec}-{name}-balance-{balance}", make, definition_of, False)
-
-
-GRID = [*grid(), *balanced()]
+GRID = [*grid()]
 CASES = [*SURROGATES, *GRID]

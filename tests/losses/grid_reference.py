@@ -156,15 +156,14 @@ def from_ranks(
     return total
 
 
-def smooth_i(alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True, steady: bool = False) -> Indicators:
+def smooth_i(alpha: float = 1.0, delta: float = 0.1, stop_gradient: bool = True) -> Indicators:
     def indicators(s: Tensor) -> Tensor:
         shifted, rows = s - s.min(), []
         for rank in range(len(s)):
             factor = torch.ones_like(s)
             for row in rows[:rank]:
                 factor = factor * (1 - (row.detach() if stop_gradient else row) - delta)
-            steepness = alpha / (1 - delta) ** rank if steady else alpha
-            rows.append((steepness * shifted * factor).softmax(0))
+            rows.append((alpha * shifted * factor).softmax(0))
         return torch.stack(rows)
 
     return indicators
@@ -227,7 +226,7 @@ def approx(alpha: float | None = 10.0) -> SoftRank:
     return lambda s, y: 0.5 + torch.sigmoid((alpha or steepness(s)) * (s[None, :] - s[:, None])).sum(dim=1)
 
 
-def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> SoftRank:
+def fast_soft_sort(strength: float | None = 1.0) -> SoftRank:
     """The projection by the max-min formula of isotonic regression: block values, not a pooling algorithm."""
 
     def soft(s: Tensor, y: Tensor) -> Tensor:
@@ -235,13 +234,10 @@ def fast_soft_sort(strength: float | None = 1.0, regularization: str = "l2") -> 
         z, rho = -s[order] / (strength or 12 / (steepness(s) * max(1, n - 1))), torch.arange(n, 0, -1, dtype=s.dtype)
 
         def block(j: int, k: int) -> Tensor:
-            if regularization == "l2":
-                return (z[j : k + 1] - rho[j : k + 1]).mean()
-            return z[j : k + 1].logsumexp(0) - rho[j : k + 1].log().logsumexp(0)
+            return (z[j : k + 1] - rho[j : k + 1]).mean()
 
         fit = [max(min(block(j, k) for j in range(i + 1)) for k in range(i, n)) for i in range(n)]
-        projected = z - torch.stack(fit)
-        return torch.zeros_like(s).scatter(0, order, projected.exp() if regularization == "kl" else projected)
+        return torch.zeros_like(s).scatter(0, order, z - torch.stack(fit))
 
     return soft
 
@@ -272,21 +268,3 @@ def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank |
         return 1 - from_ranks(spec, soft(s, y), s, y, **settings)
 
     return loss
-
-
-def balanced(spec: Spec, loss: Plain, balance: float) -> Plain:
-    """What ``balance`` makes of one minus a measure."""
-
-    def of_its_norm(s: Tensor, y: Tensor) -> Tensor:
-        value = loss(s, y)
-        if not value.requires_grad:
-            return value
-        (gradient,) = torch.autograd.grad(value, s)
-        order = s.argsort(descending=True)
-        exact = _dcg(spec.gain(y)[order][: spec.depth(y)]) / _dcg(_best(spec.gain(y), spec.depth(y)))
-        norm = gradient.norm()
-        some = 1 - exact > 1e-5 and gradient.abs().max() * s.detach().std(correction=0).clamp(min=1e-3) > 1e-15
-        gradient = gradient / norm * (1 - exact) ** balance if some else 0 * gradient
-        return value.detach() + (gradient.detach() * (s - s.detach())).sum()
-
-    return of_its_norm

@@ -14,14 +14,12 @@ from tests.losses.properties import Case, Doc, batch, ranked_lists
 from tests.measures.evaluator import evaluate
 
 LIMITS = {
-    "Approx": Approx(alpha=3e3, beta=300, half_rank=True),
     "Approx-from-spread": Approx("spread"),
     "TwinSigmoid-1": TwinSigmoid(1, alpha=1),
     "TwinSigmoid-2": TwinSigmoid(2, alpha=1),
     "TwinSigmoid-3": TwinSigmoid(3, alpha=1),
     "TwinSigmoid-from-spread": TwinSigmoid(alpha="spread"),
     "SmoothI": SmoothI(alpha=1e5),
-    "SmoothI-steady": SmoothI(alpha=3e4, steady=True),
     "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
     "NeuralSort": NeuralSort(tau=1e-4),
     "NeuralSort-no-sinkhorn": NeuralSort(tau=1e-4, sinkhorn=0),
@@ -30,7 +28,6 @@ LIMITS = {
     "SoftSort": SoftSort(tau=1e-4),
     "SoftSort-from-spread": SoftSort("spread"),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
-    "FastSoftSort-kl": FastSoftSort(strength=1e-3, regularization="kl", beta=300),
     "FastSoftSort-from-spread": FastSoftSort("spread"),
     "OptimalTransport": OptimalTransport(epsilon=1e-3, iterations=1000),
 }

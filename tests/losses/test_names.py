@@ -12,7 +12,7 @@ import pytest
 import rerank.losses
 from rerank.commands.show import explain
 from rerank.errors import UserError
-from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, RankNet, load_all
+from rerank.losses import BCE, DirectMetric, LambdaLoss, Loss, RankNet, SmoothINDCG, load_all
 from rerank.measures import nDCG
 from rerank.relaxations import NeuralSort, SmoothI
 from rerank.relaxations import load_all as load_relaxations
@@ -68,7 +68,7 @@ def test_what_a_loss_or_relaxation_prints_makes_it_again() -> None:
     examples: list[object] = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
     examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0)]
     examples += [DirectMetric("AP(rel=2)@7", relaxation) for relaxation in RELAXATIONS]
-    examples += [DirectMetric("nDCG", SmoothI(), "documents", "none")]
+    examples += [DirectMetric("nDCG", SmoothI(), "none"), SmoothINDCG("nDCG@10", alpha=3)]
     for made in [*examples, *RELAXATIONS, *(kind() for kind in load_relaxations().values())]:
         assert described(again(made)) == described(made), made
     assert repr(DirectMetric("nDCG@10", SmoothI(3))) == "DirectMetric('nDCG@10', SmoothI(alpha=3))"

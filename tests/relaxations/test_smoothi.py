@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rerank.losses import DirectMetric
-from rerank.measures import parse
 from rerank.relaxations import SmoothI
-from rerank.relaxations.fidelity import fidelity
 
 
 def error(scores: list[float], k: int, relaxation: SmoothI) -> float:
@@ -43,15 +40,13 @@ def margin(scores: list[float]) -> tuple[float, float]:
     st.integers(2, 5),
     st.sampled_from([0.05, 0.1, 0.25, 0.4]),
     st.floats(1.001, 3),
-    st.booleans(),
     st.integers(0, 50),
 )
-def test_theorem_2_with_ties(scores: list[float], k: int, delta: float, slack: float, steady: bool, ties: int) -> None:
-    """A generalisation of ours: with N competitors in place of K - 1 the bound allows ties below rank K.
+def test_theorem_2_with_ties(scores: list[float], k: int, delta: float, slack: float, ties: int) -> None:
+    """A generalisation: with N competitors in place of K - 1 the bound allows ties below rank K.
 
-    With ``steady`` it holds without the factor 2^(K - 1). In the paper's form: alpha > 2^(K-1) (ln N - ln gamma) /
-    (S_min m), error at most N exp(-alpha S_min m / 2^(K-1)), with m = min(1, (beta - 1)/2) and N the number of
-    documents beside the one at the rank.
+    In the paper's form: alpha > 2^(K-1) (ln N - ln gamma) / (S_min m), error at most N exp(-alpha S_min m / 2^(K-1)),
+    with m = min(1, (beta - 1)/2) and N the number of documents beside the one at the rank.
     """
     k = min(k, len(scores) - (ties > 0))
     scores = [*scores, *[min(scores)] * ties]
@@ -60,51 +55,23 @@ def test_theorem_2_with_ties(scores: list[float], k: int, delta: float, slack: f
         return
     beta = 1 + 2 * apart  # at most the true one, which is all that the proof needs
     others = len(scores)  # the document of score 0 makes up for the one at the rank
-    if steady:
-        # unselected documents keep at least 1 - (K-1) e/(1-delta) of their score, selected ones lose all of it
-        gamma = min(delta, (1 - delta) / (k - 1) * (beta - 1) / (2 * beta), (1 - delta) / 4)
-        share = min(0.5, apart)
-    else:
-        c = ((beta + 1) / 2) ** (1 / (k - 1))
-        gamma = min(delta, 0.5 - delta, (1 - delta) * (c - 1) / (c + 1))
-        share = apart / 2 ** (k - 1)
+    c = ((beta + 1) / 2) ** (1 / (k - 1))
+    gamma = min(delta, 0.5 - delta, (1 - delta) * (c - 1) / (c + 1))
+    share = apart / 2 ** (k - 1)
     alpha = slack * math.log(others / gamma) / (smallest * share)
     bound = others * math.exp(-alpha * smallest * share)
     assert bound < gamma
-    assert error(scores, k, SmoothI(alpha, delta, steady=steady)) <= bound * (1 + 1e-9) + 1e-12
+    assert error(scores, k, SmoothI(alpha, delta)) <= bound * (1 + 1e-9) + 1e-12
 
 
 def normal(size: int, lists: int = 200) -> Tensor:
     return torch.randn(lists, size, dtype=torch.float64, generator=torch.Generator().manual_seed(size))
 
 
-def share_of_hits(relaxation: SmoothI, scores: Tensor, rank: int) -> float:
-    """How often the largest indicator of a rank is that of the document there."""
-    rows = relaxation.indicators(scores, torch.ones_like(scores, dtype=torch.bool), rank)[:, rank - 1]
-    return float((rows.argmax(dim=1) == scores.argsort(dim=1, descending=True)[:, rank - 1]).double().mean())
-
-
-@pytest.mark.parametrize(("size", "alpha"), [(40, 100), (40, 1000), (150, 1000)])
-def test_steady_makes_up_for_the_decay(size: int, alpha: float) -> None:
-    """At the same alpha: more hits and sharper indicators at depth; where these are sharp, a smaller gap to nDCG."""
-    scores = normal(size)
-    labels = (torch.rand(scores.shape, generator=torch.Generator().manual_seed(1)) < 0.2).double()
-    paper, steady = SmoothI(alpha), SmoothI(alpha, steady=True)
-    assert share_of_hits(steady, scores, 10) > share_of_hits(paper, scores, 10) + 0.05
-    before, after = (fidelity(kind, scores, labels=labels, measure=parse("nDCG")) for kind in (paper, steady))
-    assert after.sharpness.mean() > before.sharpness.mean() + 0.1
-    assert after.rank_error.mean() < before.rank_error.mean()
-    if alpha == 1000:
-        assert after.gap.abs().mean() < before.gap.abs().mean()
-
-
-@pytest.mark.parametrize(("dtype", "late", "close"), [(torch.float64, 300, 1e-9), (torch.float32, 150, 1e-4)])
+@pytest.mark.parametrize(("dtype", "late", "close"), [(torch.float64, 300, 1e-9), (torch.float32, 150, 1e-3)])
 @pytest.mark.parametrize("delta", [0.1, 0.8])
 def test_ranks_beyond_the_collapse(dtype: torch.dtype, late: int, close: float, delta: float) -> None:
-    """Long lists, one with pads, down to the last rank: the recursion, with its gradient, weighed at late ranks alone.
-
-    Logits there are so small that the indicators need not be computed one rank after the other.
-    """
+    """Long lists, one with pads: the recursion and its gradient down to the last rank, also weighed at late ranks."""
     size = 400
     mask = torch.ones(2, size, dtype=torch.bool)
     mask[1, 350:] = False
@@ -128,25 +95,3 @@ def test_ranks_beyond_the_collapse(dtype: torch.dtype, late: int, close: float, 
         ):
             (gradient,) = torch.autograd.grad(found, scores)
             assert (gradient - true).abs().max() <= close * true.abs().max(), first
-
-
-def saved_bytes(depth: int, measure: str, **settings: bool) -> int:
-    scores = normal(200, 4).requires_grad_()
-    storages: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        DirectMetric(f"{measure}@{depth}", SmoothI(**settings))(scores, (scores.detach() > 1).double())
-    return sum(storages.values())
-
-
-@pytest.mark.parametrize("measure", ["nDCG", "P", "AP"])
-def test_memory_does_not_grow_with_the_depth(measure: str) -> None:
-    per_rank = (saved_bytes(200, measure) - saved_bytes(10, measure)) / 190
-    assert per_rank < 4 * 8 * 20, "numbers per rank and list, not N of them"
-    assert (saved_bytes(200, measure, stop_gradient=False) - saved_bytes(10, measure, stop_gradient=False)) / 190 > (
-        4 * 8 * 200
-    )

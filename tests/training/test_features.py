@@ -220,7 +220,7 @@ def test_the_epoch_may_be_chosen_by_validation_loss(loss: str, options: list[str
     for i in range(len(lists)):
         row, seed = slice(lists.offsets[i], lists.offsets[i + 1]), seed_of(42, 0, lists.query_ids[i])
         one = torch.from_numpy(scores[row])[None], torch.from_numpy(lists.grades[row].astype(np.float32))[None]
-        if getattr(losses, loss)().learnable(one[1]).item():
+        if getattr(losses, loss)().learnable(one[1], torch.ones_like(one[0], dtype=torch.bool)).item():
             by_hand.append(float(getattr(losses, loss)()(*one, seeds=torch.tensor([seed]))))
     assert found == pytest.approx(np.mean(by_hand), rel=1e-5)
     assert found <= min(logged) + 1e-5, "or lower, before the first step"

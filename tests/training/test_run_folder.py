@@ -62,8 +62,8 @@ def test_an_object_that_was_trained_starts_anew(tmp_path: Path, tiny_model: Path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loss": SmoothINDCG(alpha=1.0)}, "loss.relaxation.alpha was 10, now 1"),
-        ({"loss": ListNet()}, "loss was DirectMetric, now ListNet"),
+        ({"loss": SmoothINDCG(alpha=1.0)}, "loss.alpha was 10, now 1"),
+        ({"loss": ListNet()}, "loss was SmoothINDCG, now ListNet"),
         ({"optimization": Optimization(head_lr=0.5)}, "optimization.head_lr was 0.001, now 0.5"),
         ({"model": MLP(hidden=[4, 2])}, r"model.hidden was \[4\], now \[4,2\]"),
         ({"patience": 3}, "patience was null, now 3"),
