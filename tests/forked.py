@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -57,12 +58,17 @@ def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapp
 
 
 class Command:
-    """``rerank WORDS`` in a process of its own, used as `subprocess.Popen` is."""
+    """``rerank WORDS`` in a process of its own, used like `subprocess.Popen`.
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+    With ``file_limit``, files may not grow beyond that number of bytes, as on a full disk.
+    """
+
+    def __init__(
+        self, words: Sequence[str], environment: Mapping[str, str] | None = None, file_limit: int | None = None
+    ) -> None:
         with tempfile.NamedTemporaryFile("w", delete=False) as file:
             self._said = Path(file.name)
-        self.process = fork(_command, list(words), str(self._said), environment=environment)
+        self.process = fork(_command, list(words), str(self._said), file_limit, environment=environment)
 
     @property
     def pid(self) -> int:
@@ -100,9 +106,11 @@ class Command:
         return said
 
 
-def _command(words: list[str], said: str) -> None:
+def _command(words: list[str], said: str, file_limit: int | None) -> None:
     from rerank.commands.cli import main
 
+    if file_limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
     multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # a command is no worker: it may start Java
     with open(said, "a", buffering=1) as file:
         os.dup2(file.fileno(), 2)

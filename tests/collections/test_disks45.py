@@ -137,6 +137,7 @@ def search(tmp_path: Path) -> list[str]:
     return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).stdout.split()
 
 
+@pytest.mark.slow
 def test_an_index_is_built_again_when_a_file_of_the_corpus_changes(tmp_path: Path) -> None:
     """Ids, fields, and the count and sizes of files and documents stay: only a word is another."""
     corpus = tmp_path / "irds" / "disks45" / "corpus"

@@ -12,7 +12,7 @@ from rerank.commands.cli import main
 from rerank.retrieval import read_run, write_run
 from tests.builders import make_lists, random_run, write_collection, write_features
 from tests.conftest import ROOT
-from tests.forked import python
+from tests.forked import Command, python
 
 
 def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,7 +96,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("limit", [2_000, 2_000_000, 5_000_000])
-def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, tiny_model: Path, limit: int) -> None:
+def test_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path: Path, tiny_model: Path, limit: int) -> None:
     """Files may not grow beyond a limit: the lists, then the model, then the checkpoint do not fit."""
     collection = write_collection(tmp_path / "c", queries=40, documents=900)
     write_run(tmp_path / "given.trec", random_run(collection, [30] * 40))
@@ -105,12 +105,11 @@ def test_a_full_disk_is_said_so_and_leaves_nothing_half_written(tmp_path: Path, 
     train = ["train", f"--data.train={lists}", "--data=ListsData", "--model=CrossEncoder", f"--output={run}"]
     train += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=8", "--loss=ListNet"]
     train += ["--batch_size=64", "--checkpoint_every=1"]  # a step, then the best model, then a checkpoint
-    code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
-    code += "import sys; from rerank.commands.cli import main; sys.exit(main(sys.argv[1:]))"
     if limit > 2_000:
-        python(code, *retrieve)
-    done = python(code, *(train if limit > 2_000 else retrieve), ends=2)
-    assert "no space left" in done.stderr.splitlines()[-1]
+        assert main(retrieve) == 0
+    command = Command(train if limit > 2_000 else retrieve, file_limit=limit)
+    assert "no space left" in command.communicate(300).splitlines()[-1]
+    assert command.returncode == 2
     assert not list(tmp_path.rglob("*.tmp"))
     assert (run / "best").exists() == (limit == 5_000_000), "a model of 4 MB fits only there, its checkpoint nowhere"
     assert lists.exists() == (limit > 2_000)

@@ -19,6 +19,7 @@ FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.paren
 EXPERIMENTS = [path for path in FILES if "methods" in read_config(path)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_cell_is_a_training_configuration(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = read_config(path)
@@ -40,6 +41,7 @@ def test_documented_commands_name_files_of_their_kind() -> None:
         assert ("methods" in read_config(ROOT / file)) == (kind == "experiment"), f"{path}: {kind} {file}"
 
 
+@pytest.mark.slow
 def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)

@@ -181,6 +181,7 @@ def test_a_cell_is_tried_again_once_and_whenever_it_got_further(tmp_path: Path) 
         assert [experiment._try_again(task, died) for _ in range(2)] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path: Path) -> None:
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
@@ -200,6 +201,7 @@ def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path
     assert len(found(output)) == 4 + 2
 
 
+@pytest.mark.slow
 def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
     """As an array of Slurm's does; the command without a share then has nothing to train."""
     words = ["--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "out"), "--jobs=1"]
@@ -283,6 +285,7 @@ def workers_of_actors() -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) -> None:
     """On an instance of Ray that the command starts, and stops."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
@@ -439,6 +442,7 @@ def test_a_share_of_a_gpu_is_of_one_gpu(gpus: float, fits: int) -> None:
     assert Cluster._fits(cluster, {"Resources": {"CPU": 16.0, "GPU": 2.0}}) == fits
 
 
+@pytest.mark.slow
 def test_a_node_without_room_for_a_cell_is_refused(here: Path, tmp_path: Path, cluster: Any) -> None:
     process = on_ray(here, tmp_path / "out", cluster.address, "--num_cpus=8", "--num_gpus=1")
     _, said = process.communicate(timeout=300)

@@ -171,6 +171,7 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
     assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")} == before
 
 
+@pytest.mark.slow
 def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, results: dict[str, Any]) -> None:
     output = folder / "killed"
     command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
@@ -274,6 +275,7 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_path: Path) -> None:
     worker = Process({}, tmp_path / "log" / "worker.log")
     job = {"do": "measure", "folder": str(tmp_path / "no run"), "settings": {}, "id": "0"}

@@ -146,6 +146,7 @@ def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
     assert "different versions" not in (made / "out" / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import subprocess
     import sys

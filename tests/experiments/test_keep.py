@@ -160,6 +160,7 @@ def _killed(path: str, output: str, number: int) -> None:
     restore(path, Path(output))
 
 
+@pytest.mark.slow
 def test_a_killed_restoring_leaves_nothing_behind_and_is_ended_by_the_next(tmp_path: Path) -> None:
     """Whatever operation on files it is killed before."""
     kept, place = tmp_path / "kept.jsonl.xz", "cells/a/all/seed-1/point-1"

@@ -15,6 +15,8 @@ from rerank.retrieval.runs import read_run
 from tests.report.browser import Page
 from tests.report.conftest import NAME
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def opened(page: Page, report: Path) -> Page:

@@ -14,6 +14,8 @@ from tests.experiments.grid import write_config
 from tests.report.parsed import data_of, parsed
 
 
+@pytest.mark.slow
+@pytest.mark.slow
 def test_experiments_have_a_report(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     make_model(tmp_path / "model")

@@ -6,6 +6,8 @@ import time
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 from rerank.collections import Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import build_lists
@@ -34,6 +36,7 @@ def test_what_is_stored_is_what_search_returns(tmp_path: Path, home: Path) -> No
     assert dict(search_stored(BM25(), index, [], tmp_path, DEPTH)) == {}
 
 
+@pytest.mark.slow
 def test_a_killed_search_leaves_nothing_and_starts_over(tmp_path: Path, home: Path) -> None:
     """SIGKILL while queries are searched: the same command then makes the lists that one go makes."""
     collection = write_collection(tmp_path / "c", queries=1000)

@@ -145,7 +145,8 @@ sys.exit(main(words))
 """
 
 
-@pytest.mark.parametrize("wanted", [6, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [6, 20])
 def test_kills_end_with_the_same_bytes(wanted: int, cross_encoder: Path, tmp_path: Path) -> None:
     for name in ("whole", "killed"):
         make_lists(tmp_path / name, [60] * 12)
@@ -229,6 +230,7 @@ def test_a_pipe_gets_the_run(cross_encoder: Path, tmp_path: Path) -> None:
         assert len(file.readlines()) == lists.top(2).size
 
 
+@pytest.mark.slow
 def test_two_processes_write_the_column_of_one(cross_encoder: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_lists(tmp_path / name)

@@ -171,6 +171,7 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
 
 
+@pytest.mark.slow
 def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> None:
     words = words_of(tmp_path, dropout=0.0)
     assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0

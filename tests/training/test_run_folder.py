@@ -182,6 +182,7 @@ def test_every_flipped_bit_is_refused_and_named(config: TrainConfig, tmp_path: P
         path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path) -> None:
     fit(config, tmp_path / "whole")
     words = [f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'run'}", "--epochs=400"]

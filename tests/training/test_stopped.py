@@ -48,6 +48,7 @@ def wait_until(done: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("processes", "sent"),
     [(1, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]), (2, [signal.SIGTERM, signal.SIGINT])],
@@ -79,7 +80,8 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
     assert_same_runs(run, alone)
 
 
-@pytest.mark.parametrize("wanted", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [2, 10])
 def test_a_run_killed_at_any_moment_ends_as_one_left_alone(wanted: int, options: list[str], tmp_path: Path) -> None:
     """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
     command = ["train", *options, f"--epochs={8 * wanted}", "--checkpoint_every=1", "--tracker=null"]
@@ -136,6 +138,7 @@ def test_a_checkpoint_takes_the_place_of_one_of_the_same_step(tmp_path: Path) ->
     assert len([*(tmp_path / "checkpoints").iterdir()]) == 1
 
 
+@pytest.mark.slow
 def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> None:
     """A step that takes minutes is not waited for; a signal that comes twice within a second is one."""
     make_lists(tmp_path / "long", [60] * 12, seed=1)
@@ -156,6 +159,7 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     assert not list((tmp_path / "run").glob("checkpoints/step-*"))
 
 
+@pytest.mark.slow
 def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path: Path, options: list[str]) -> None:
     changes = {"epochs": 25, "batch_size": 3, "checkpoint_every": 100000, "monitor": "nDCG"}
     methods = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}

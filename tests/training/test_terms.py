@@ -143,6 +143,7 @@ def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
     assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
     """Its plan and the training agree about the id, which has the hash of the column: another teacher, another cell."""
     terms = [{"loss": "RankNet", "target": "teacher"}, {"loss": "SmoothINDCG", "weight": {"class_path": "Ramp"}}]
