@@ -112,6 +112,7 @@ def evaluate(
             file = run if os.path.exists(run) else run.partition("=")[2] or run
             check_apart(path, qrels=asked["qrels"], runs=file, lists=lists)
     comparison = tasks.evaluate(**asked)
+    assert not isinstance(comparison, float)  # of files in a list
     for path in table or []:
         export.write_table(comparison, path)
     if json:

@@ -6,6 +6,7 @@ import os
 import reprlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
@@ -29,7 +30,7 @@ from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.forms import as_run
-from rerank.retrieval.runs import Run, Scored, as_float32, best_first
+from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, best_first
 from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
@@ -67,6 +68,10 @@ class Unjudged:
 
     count: int
     retrieved: int
+
+    @property
+    def share(self) -> float:
+        return self.count / self.retrieved if self.retrieved else float("nan")
 
 
 @dataclass(frozen=True)
@@ -268,6 +273,16 @@ def _of_lists(form: Any, lists: Lists) -> bool:
     if isinstance(form, list | tuple):
         return not any(hasattr(scored, "query_id") for scored in form[:1])
     return isinstance(form, np.ndarray) or (hasattr(form, "__array__") and not hasattr(form, "columns"))
+
+
+def is_one_run(given: Any) -> bool:
+    """Return True for a run, and False for runs by name or a sequence of files."""
+    if isinstance(given, Mapping) and not isinstance(given, RunTable):
+        ranking = next((one for one in given.values() if isinstance(one, Mapping | list | tuple) and len(one)), None)
+        if isinstance(ranking, Mapping):
+            return isinstance(next(iter(ranking.values())), Real)
+        return ranking is not None and isinstance(ranking[0], list | tuple) and len(ranking[0]) == 2
+    return given is not None and (isinstance(given, str) or not isinstance(given, list | tuple))
 
 
 def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from dataclasses import asdict, dataclass
@@ -15,6 +13,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
+from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.significance import LEVEL, SEED
 from rerank.storage.locks import written
 
@@ -49,12 +48,15 @@ class Table(Comparison):
         return render.html(self)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per run and measure: ``mean`` and, under a baseline, the difference with all that was tested of it."""
-        import pandas as pd
+        """A row per run and measure: ``mean`` and, with a baseline, the difference and its tests."""
+        return to_dataframe(self)
 
-        names = columns(self)
-        rows = [dict(zip(names, row, strict=False)) for run in self.tables for row in rows_of(self, run)]
-        return pd.DataFrame(rows, columns=names).drop(columns=[] if self.differences else names[4:])
+    def __getitem__(self, key: tuple[str, str]) -> float:
+        """The mean of a measure of a run, ``table["ours", "nDCG@10"]``."""
+        run, measure = key
+        if run not in self.tables:
+            raise KeyError(f"no run {run!r}; there are {', '.join(self.tables)}")
+        return self.tables[run].mean[str(parse_measure(measure, "measure"))]
 
 
 def to_json(comparison: Comparison) -> str:
@@ -110,38 +112,34 @@ def _plain(value: Any) -> Any:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """One line per run and measure: mean, queries in it, and the difference from the baseline with its p-values.
+    """One line per run and measure, see :func:`to_dataframe`; then the shares of unjudged documents."""
+    import pandas as pd
 
-    Then a line per run and depth, ``unjudged@k``: the share of the documents in the top ``k`` without a judgment.
-    """
-    rows: list[list[Any]] = [columns(comparison)]
-    for name in comparison.tables:
-        rows += rows_of(comparison, name)
-        for depth, top in comparison.unjudged.get(name, {}).items():
-            share = top.count / top.retrieved if top.retrieved else None
-            rows.append([name, f"unjudged@{depth}", share, len(comparison.first.queries)])
-    return _separated([row + [None] * (len(rows[0]) - len(row)) for row in rows], ",")
-
-
-COLUMNS = ("run", "measure", "mean", "queries", "difference", "low", "high", "cohens_d", "wins", "ties", "losses")
-"""What is said of a run and a measure, before the p-values."""
+    count = len(comparison.first.queries)
+    unjudged = [
+        {"run": name, "measure": f"unjudged@{depth}", "mean": top.share, "queries": count}
+        for name, tops in comparison.unjudged.items()
+        for depth, top in tops.items()
+    ]
+    text: str = pd.concat([to_dataframe(comparison), pd.DataFrame(unjudged)]).to_csv(index=False)
+    return text
 
 
-def columns(comparison: Comparison) -> list[str]:
-    """:data:`COLUMNS`, then each test's p-value as it is and corrected."""
-    return [*COLUMNS, *(f"p_{test}{suffix}" for test in comparison.tests for suffix in ("", "_corrected"))]
+def to_dataframe(comparison: Comparison) -> pd.DataFrame:
+    """A row per run and measure: its mean, number of queries, and the tested difference from the baseline."""
+    import pandas as pd
 
-
-def rows_of(comparison: Comparison, run: str) -> list[list[Any]]:
-    """A row per measure; it ends after :data:`COLUMNS`' ``queries`` where there is no difference to tell of."""
-    table, rows = comparison.tables[run], []
-    for measure, mean in table.mean.items():
-        row: list[Any] = [run, measure, finite(mean), np.count_nonzero(~np.isnan(table[measure]))]
-        if found := comparison.differences.get((run, measure)):
-            row += [*map(finite, (found.mean, *found.interval, found.effect)), found.wins, found.ties, found.losses]
-            row += [finite(p[test]) for test in comparison.tests for p in (found.p, found.corrected)]
-        rows.append(row)
-    return rows
+    rows = []
+    for run, table in comparison.tables.items():
+        for measure, mean in table.mean.items():
+            row = {"run": run, "measure": measure, "mean": mean, "queries": int((~np.isnan(table[measure])).sum())}
+            if found := comparison.differences.get((run, measure)):
+                row |= {"difference": found.mean, "low": found.interval[0], "high": found.interval[1]}
+                row |= {"cohens_d": found.effect, "wins": found.wins, "ties": found.ties, "losses": found.losses}
+                for test in comparison.tests:
+                    row |= {f"p_{test}": found.p[test], f"p_{test}_corrected": found.corrected[test]}
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
@@ -171,31 +169,17 @@ def write_per_query(comparison: Comparison, path: str | Path) -> None:
 
     One line per run and query, one column per measure; a value that the policy ``drop`` left out is empty (null).
     """
+    import pandas as pd
+
     suffix = check_suffix(path, PER_QUERY_SUFFIXES)
-    header = ["run", "query_id", *comparison.measures]
-    rows = [
-        [name, query, *map(finite, values)]
-        for name, table in comparison.tables.items()
-        for query, values in zip(table.queries, table.values.T.tolist(), strict=True)
-    ]
+    frames = [scored.to_dataframe().assign(run=name) for name, scored in comparison.tables.items()]
+    frame = pd.concat(frames)[["run", "query_id", *comparison.measures]]
     with written(path) as file:
         if suffix == ".jsonl":
-            for row in rows:
-                file.write(json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n")
+            for row in frame.astype(object).where(frame.notna(), None).to_dict("records"):
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
         else:
-            file.write(_separated([header, *rows], "\t" if suffix == ".tsv" else ","))
-
-
-def _separated(rows: list[list[Any]], delimiter: str) -> str:
-    text = io.StringIO()
-    safe = ([_no_formula(cell) for cell in row] for row in rows)
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(safe)
-    return text.getvalue()
-
-
-def _no_formula(cell: Any) -> Any:
-    """A name that a spreadsheet would compute (``=1+1``) gets an apostrophe in front, which it takes for text."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+            frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)
 
 
 def finite(value: float | None) -> float | None:

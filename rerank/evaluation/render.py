@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$"}
+    | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "|": r"$|$"}
 )
 """What LaTeX takes for signs of its own, as it shows them."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rerank.evaluation.measures import Empty, Evaluator, Qrels
@@ -18,45 +17,6 @@ class Tick(NamedTuple):
 
     at: float
     text: str
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar: its name, its length, where its interval begins and ends, whether it stands out, what it says."""
-
-    name: str
-    value: float
-    low: float | None
-    high: float | None
-    strong: bool
-    says: str
-
-
-class Bars:
-    """Bars to both sides of 0, one below the other, each with its interval."""
-
-    width, left, right, row = 640, 120, 628, 30
-
-    def __init__(self, title: str, bars: Sequence[Bar]) -> None:
-        self.title, self.bars = title, bars
-        ends = [0.0, *(end for bar in bars for end in (bar.value, bar.low, bar.high) if end is not None)]
-        low, high = min(ends), max(ends)
-        some = high - low > 1e-9 * max(1.0, abs(high))
-        self._range = (low, high) if some else (low - 0.5, high + 0.5)  # not empty
-        self.bottom = self.row * len(bars) + 8
-        self.height = self.bottom + 28
-
-    def at(self, value: float) -> float:
-        low, high = self._range
-        return round(self.left + (value - low) / (high - low) * (self.right - self.left), 1)
-
-    @property
-    def ticks(self) -> list[Tick]:
-        return [Tick(self.at(value), f"{value:g}") for value in nice_ticks(*self._range)]
-
-    @property
-    def summary(self) -> str:
-        return f"{self.title}. {'; '.join(f'{bar.name} {bar.says}'.strip() for bar in self.bars)}."
 
 
 class Series(NamedTuple):
@@ -103,15 +63,6 @@ class Curves:
     def summary(self) -> str:
         lines = [f"{line.name} from {line.y[0]:.4f} to {line.y[-1]:.4f}" for line in self.series]
         return f"{self.title}. {self.y_label} over {self.x_label}: {'; '.join(lines)}."
-
-
-def nice_ticks(low: float, high: float) -> list[float]:
-    """About five round numbers from ``low`` to ``high``: multiples of 1, 2 or 5 times a power of ten."""
-    rough = (high - low) / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
 
 
 def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> Curves:

@@ -26,7 +26,7 @@ from rerank.evaluation.render import Section, interval, number, sections
 from rerank.evaluation.significance import LEVEL
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
-from rerank.report.charts import Bars, precision_recall
+from rerank.report.charts import precision_recall
 from rerank.retrieval.runs import Run
 from rerank.storage.locks import written
 
@@ -58,7 +58,6 @@ class Report:
     qrels: Qrels | None = None
     lists: Sequence[Lists] = ()
     notes: Sequence[str] = ()
-    bars: Bars | None = None
 
 
 def render_page(report: Report) -> str:

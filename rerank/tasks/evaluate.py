@@ -22,7 +22,7 @@ def evaluate(
     correction: Literal["none", "bonferroni", "holm"] = "holm",
     empty: Literal["0", "1", "drop"] = "0",
     trained_on: Trained = None,
-) -> Table:
+) -> Table | float:
     """Score runs against judgments; with a baseline, test the differences.
 
     From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.in_memory.as_qrels`),
@@ -33,8 +33,13 @@ def evaluate(
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> table = rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="RR", baseline="bm25")
-    >>> {name: float(values["RR"].mean()) for name, values in table.tables.items()}
-    {'bm25': 0.75, 'ours': 1.0}
+    >>> table["bm25", "RR"], table["ours", "RR"]
+    (0.75, 1.0)
+
+    A single run, not in a dictionary or list, in one measure and without a baseline gives its mean:
+
+    >>> rerank.evaluate({"q": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}}, "RR")
+    0.5
 
     Args:
         qrels: judgments: a TREC file, a BEIR TSV, a collection, or a lists folder.
@@ -49,12 +54,12 @@ def evaluate(
             document that training has seen apart from the others.
 
     Returns:
-        The table; it displays itself in notebooks, and has ``to_dataframe()``.
+        The table; it displays itself in notebooks, and has ``to_dataframe()``. Or the mean, see above.
 
     Raises:
         UserError: whatever is wrong with the files or the arguments.
     """
-    from rerank.evaluation.compare import TESTS, compare_runs
+    from rerank.evaluation.compare import TESTS, compare_runs, is_one_run
     from rerank.evaluation.export import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
@@ -72,4 +77,9 @@ def evaluate(
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
     trained = list(map(opened, several))
     by, bars = TESTS if tests is None else tests, sys.stderr.isatty()
-    return Table(**vars(compare_runs(opened(qrels), runs, measures, baseline, by, correction, empty, bars, trained)))
+    alone = is_one_run(runs)
+    named = {"run": runs} if alone and not isinstance(runs, str | Path) else runs
+    found = compare_runs(opened(qrels), named, measures, baseline, by, correction, empty, bars, trained)
+    if alone and baseline is None and len(found.measures) == 1:
+        return next(iter(found.first.mean.values()))
+    return Table(**vars(found))

@@ -6,11 +6,12 @@ import csv
 import json
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from ir_measures import ScoredDoc
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
@@ -19,6 +20,7 @@ from rerank.evaluation.compare import Comparison, compare, compare_runs
 from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.render import Section, TableCell
 from rerank.retrieval.runs import Scored, read_run
+from rerank.tasks import evaluate
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +156,8 @@ def test_markdown_is_a_table(found: Comparison) -> None:
 
 
 def test_latex_is_a_booktabs_table() -> None:
-    shown = render.latex(clear(name="50%_of & more"))
-    assert r"50\%\_of \& more & \textbf{0.8750}$^{\mathrm{t,w,r}}$ & " in shown
+    shown = render.latex(clear(name="50%_of & a|b"))
+    assert r"50\%\_of \& a$|$b & \textbf{0.8750}$^{\mathrm{t,w,r}}$ & " in shown
     body = shown[shown.index(r"\toprule") : shown.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 3
@@ -182,16 +184,22 @@ def test_narrow_terminals_show_the_first_test(found: Comparison, monkeypatch: py
     assert "with COLUMNS=140" in narrow and "COLUMNS" not in wide
 
 
-@pytest.mark.parametrize("name", ["1+1", "HYPERLINK(0)"])
-@pytest.mark.parametrize("sign", "=+-@")
-def test_no_formula_in_csv(files: Path, tmp_path: Path, sign: str, name: str) -> None:
-    found = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP")
-    found = replace(found, tables={sign + name: found.first}, unjudged={}, ties={})
-    export.write_table(found, tmp_path / "t.csv")
-    export.write_per_query(found, tmp_path / "q.tsv")
-    for path, delimiter in ((tmp_path / "t.csv", ","), (tmp_path / "q.tsv", "\t")):
-        rows = list(csv.reader(path.read_text().splitlines(), delimiter=delimiter))
-        assert rows[1][0] == f"'{sign}{name}"
+def test_table_gives_the_mean_of_a_run_and_measure(found: Comparison) -> None:
+    table = export.Table(**vars(found))
+    assert table["model", "nDCG@5"] == found.tables["model"].mean["nDCG@5"]
+    with pytest.raises(KeyError, match="no run 'modle'"):
+        table["modle", "nDCG@5"]
+
+
+def test_evaluate_gives_a_float_for_one_run_and_measure(files: Path) -> None:
+    run = read_run(files / "model.trec")
+    expected = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "nDCG@10").first.mean["nDCG@10"]
+    forms = [run, {query: dict(run[query]) for query in run}, {query: list(run[query]) for query in run}]
+    for form in [*forms, files / "model.trec", pd.DataFrame(ScoredDoc(q, *one) for q in run for one in run[q])]:
+        assert evaluate(files / "qrels", form, "nDCG@10") == pytest.approx(expected, abs=1e-12)
+    assert isinstance(evaluate(files / "qrels", run, "nDCG@10 AP"), export.Table)
+    assert isinstance(evaluate(files / "qrels", {"ours": run}, "nDCG@10"), export.Table)
+    assert isinstance(evaluate(files / "qrels", [str(files / "model.trec")], "nDCG@10"), export.Table)
 
 
 def test_no_html_in_markdown() -> None:

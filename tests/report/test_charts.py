@@ -1,28 +1,10 @@
-"""Charts: ticks, precision over recall."""
+"""Charts: precision over recall."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rerank.report.charts import RECALLS, nice_ticks, precision_recall
-
-NUMBERS = st.floats(-1e6, 1e6)
-
-
-@given(NUMBERS, st.floats(1e-6, 1e6))
-def test_ticks_are_few_round_numbers_within_the_range(low: float, width: float) -> None:
-    high = low + width
-    if not high - low > 1e-9 * max(abs(low), abs(high)):
-        return
-    ticks = nice_ticks(low, high)
-    assert 2 <= len(ticks) <= 6
-    step = ticks[1] - ticks[0]
-    slack = 1e-6 * step + 1e-9
-    assert all(low - slack <= tick <= high + slack for tick in ticks)
-    digit = float(f"{step:e}".split("e")[0])
-    assert min(abs(digit - round_one) for round_one in (1, 2, 5, 10)) < 1e-3
+from rerank.report.charts import RECALLS, precision_recall
 
 
 def test_precision_at_every_recall() -> None:
