@@ -19,7 +19,6 @@ import rerank
 from rerank.evaluation.crossed import interval
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.runs import write_run
 from scripts.evidence.statistics import holm
 from tests.builders import make_decoder, make_lists
 from tests.conftest import ROOT
@@ -33,7 +32,6 @@ PAGES = (
     "docs/training.md",
     "docs/losses.md",
     "docs/calibration.md",
-    "docs/text.md",
     "docs/decoders.md",
 )
 DEFAULT_PAGES = ("README.md", "docs/start.md")
@@ -50,16 +48,8 @@ def an_adapter(place: Path) -> None:
     rerank.Decoder(str(base), template="qwen3-reranker", lora=rerank.LoRA(rank=2)).save(place / "runs" / "x" / "best")
 
 
-def runs_of_scifact(place: Path) -> None:
-    lists = Lists.open(place / "lists" / "scifact-test")
-    for name in ("hinge", "hinge-mixed", "smoothi", "smoothi-mixed"):
-        write_run(place / "runs" / f"{name}.trec", lists.run(), name)
-    lists.store.add_column("cosine", np.random.default_rng(0).random(lists.size))
-
-
 PREPARED: dict[str, Callable[[Path], None]] = {
     "model.merge()": an_adapter,
-    "hinge-mixed": runs_of_scifact,
 }
 """What a block that has these words reads, besides the lists and models of all."""
 
@@ -80,7 +70,6 @@ CHECKS = {
     "loss(scores, labels, mask=None": "0 < float(last) < 1",
     ".probabilities(lists)": "last.shape == (lists.size,) and 0 < last.min() <= last.max() < 1",
     "write_ranker(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
-    "hinge-mixed": 'len(runs) == 5 and runs["fused"].keys() == {*lists.query_ids}',
     "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
 }
 """What holds after a block that has these words, by its names and ``last``, the value of its last expression."""
@@ -130,25 +119,6 @@ def test_examples_do_what_they_say(
     assert checks, "nothing is known of what this example gives"
     for check in checks:
         assert eval(check, globals() | names), check
-
-
-def test_scifacts_table_is_that_of_the_kept_values() -> None:
-    kept = pd.read_csv(ROOT / "configs" / "scifact" / "kept" / "minilm.tsv", sep="\t", index_col="query")
-    kept, seen = kept.rename(columns={"fused": "fused, no training"}), kept["seen"] == 1
-    assert len(kept) == 300 and {*scifact(), "seen"} == {*kept}
-    for name, row in scifact().items():
-        for column, some in (("nDCG@10", seen | True), ("196 seen", seen), ("104 unseen", ~seen)):
-            assert row[column] == f"{kept[name][some].mean():.4f}".removeprefix("0")
-        gain = f"{kept[name].mean() - kept['BM25'].mean():+.4f}".replace("0.", ".", 1)
-        assert name == "BM25" or row["nDCG@10 against BM25"].startswith(f"{gain} [")
-
-
-def scifact() -> dict[str, dict[str, str]]:
-    """The rows of SciFact's first table, by name; cells by column."""
-    page = (ROOT / "docs" / "text.md").read_text()
-    head, _, *lines = page[page.index("| run | nDCG@10 |") :].partition("\n\n")[0].replace("*", "").splitlines()
-    names, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in (head, *lines))
-    return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/start.md"])

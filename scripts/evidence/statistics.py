@@ -1,6 +1,6 @@
-"""Means with their errors, over queries and trainings, and over collections, from the formulas of docs/evaluation.md.
+"""Means with their errors over queries and seeds, and over collections; the formulas are in docs/evaluation.md.
 
-Intervals are Student's, where ``rerank experiment`` resamples: single intervals differ by some thousandths.
+Intervals are Student's. ``rerank experiment`` resamples, so single intervals differ by some thousandths.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.stats import t as student
 
 MARGIN = 0.01
-"""What the verdicts call too small to matter."""
+"""Differences below this count as too small to matter."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Found:
 
     @property
     def half(self) -> float:
+        """Half of the 95 % interval."""
         return float(student.ppf(0.975, self.freedom) * self.error)
 
     @property
@@ -36,12 +37,8 @@ class Found:
         return 2 * float(student.sf(abs(self.mean) / self.error, self.freedom))
 
     def within(self, margin: float = MARGIN) -> float:
-        """The larger p of the two one-sided tests that the difference is not within the margin."""
+        """Return the larger p-value of the two one-sided tests of equivalence within the margin."""
         return float(student.sf((margin - abs(self.mean)) / self.error, self.freedom))
-
-    def finds(self) -> float:
-        """The true difference that is found with a probability of .8 at .05."""
-        return float(student.ppf([0.975, 0.8], self.freedom).sum() * self.error)
 
     def verdict(self, margin: float = MARGIN) -> str:
         if self.within(margin) < 0.05:
@@ -52,13 +49,8 @@ class Found:
         return f"{signed(self.mean)} [{signed(self.mean - self.half)}, {signed(self.mean + self.half)}]"
 
 
-def of_queries(values: np.ndarray | pd.Series) -> Found:
-    """Over queries alone: of these trained models."""
-    return Found(float(np.mean(values)), float(np.std(values, ddof=1) / len(values) ** 0.5), len(values) - 1)
-
-
 def difference(row: pd.DataFrame, against: pd.DataFrame) -> Found:
-    """Over queries and trainings, paired by query and seed; folds have trainings of their own."""
+    """Compare over queries and seeds, paired by query and seed; each fold has training runs of its own."""
     row, against = row.align(against, join="inner", axis=0)
     if 0 in against.columns:
         gaps = row.sub(against[0], axis=0)
@@ -80,22 +72,16 @@ def difference(row: pd.DataFrame, against: pd.DataFrame) -> Found:
 
 @dataclass(frozen=True)
 class Pool(Found):
-    """Several collections by random effects: tau, the share of spread beyond chance, half of the prediction."""
+    """Several collections by random effects: tau and the share of the spread beyond chance."""
 
     tau: float
     heterogeneity: float
-    outer: float
-
-    @property
-    def prediction(self) -> str:
-        """Nothing for two collections."""
-        return "" if np.isnan(self.outer) else f"{signed(self.mean - self.outer)} … {signed(self.mean + self.outer)}"
 
 
-def pooled(found: Sequence[Found], estimator: str = "REML") -> Pool:
-    """Random effects with Hartung and Knapp's interval, no narrower than the errors alone make it."""
+def pooled(found: Sequence[Found]) -> Pool:
+    """Pool by restricted maximum likelihood, with Hartung and Knapp's interval, no narrower than the errors alone."""
     y, v = np.array([one.mean for one in found]), np.array([one.error**2 for one in found])
-    k, widest = len(y), float(np.ptp(y)) ** 2
+    k = len(y)
 
     def at(tau2: float) -> tuple[np.ndarray, float, float]:
         w = 1 / (v + tau2)
@@ -106,25 +92,21 @@ def pooled(found: Sequence[Found], estimator: str = "REML") -> Pool:
         w, _, q = at(tau2)
         return float(q - np.log(w).sum() + np.log(w.sum()))
 
-    if estimator == "REML":
-        places = np.linspace(0, 1, 21) ** 2 * widest  # the likelihood may have several maxima
-        grid = [
-            minimize_scalar(minus_likelihood, bounds=ends, method="bounded", options={"xatol": 1e-12})
-            for ends in itertools.pairwise(places)
-        ]
-        best = min(grid, key=lambda one: one.fun)
-        tau2 = float(best.x) if best.fun < minus_likelihood(0) - 1e-12 else 0.0
-    else:
-        tau2 = 0.0 if at(0)[2] <= k - 1 else float(brentq(lambda x: at(x)[2] - (k - 1), 0, widest, xtol=1e-15))
+    places = np.linspace(0, 1, 21) ** 2 * float(np.ptp(y)) ** 2  # the likelihood may have several maxima
+    grid = [
+        minimize_scalar(minus_likelihood, bounds=ends, method="bounded", options={"xatol": 1e-12})
+        for ends in itertools.pairwise(places)
+    ]
+    best = min(grid, key=lambda one: one.fun)
+    tau2 = float(best.x) if best.fun < minus_likelihood(0) - 1e-12 else 0.0
     w, mu, q = at(tau2)
     error = float((max(1.0, q / (k - 1)) / w.sum()) ** 0.5)
     typical = (k - 1) * (1 / v).sum() / ((1 / v).sum() ** 2 - (1 / v**2).sum())
-    outer = float(student.ppf(0.975, k - 2) * (tau2 + error**2) ** 0.5)
-    return Pool(mu, error, k - 1, tau2**0.5, float(tau2 / (tau2 + typical)), outer)
+    return Pool(mu, error, k - 1, tau2**0.5, float(tau2 / (tau2 + typical)))
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's correction."""
+    """Correct p-values by Holm's method."""
     order = np.argsort(p)
     corrected = np.empty(len(p))
     corrected[order] = np.maximum.accumulate(np.minimum(1, np.array(p)[order] * np.arange(len(p), 0, -1)))
@@ -140,23 +122,23 @@ def signed(value: float, digits: int = 4) -> str:
 
 
 def probability(p: float) -> str:
-    return f"{p:.4f}".removeprefix("0") if p >= 0.0001 else "< .0001"
+    return "1" if p == 1 else plain(p, 3) if p >= 0.001 else "< .001"
 
 
 def mean(values: pd.DataFrame | pd.Series, digits: int = 4) -> str:
-    """Of all queries and trainings."""
-    return plain(float(values.to_numpy().mean()), digits)
+    """Format the mean over all queries and seeds that count."""
+    return plain(float(np.nanmean(values.to_numpy())), digits)
 
 
 Lines = Callable[..., Iterable[Sequence[object]]]
-"""Gives the cells of a table, its head first."""
+"""Gives the rows of a table, its head first."""
 
 TABLES: dict[str, Callable[[], Iterable[Sequence[object]]]] = {}
-"""What stands in pages between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
+"""Tables by the name that stands in pages: ``<!-- table: NAME -->`` to ``<!-- end -->``."""
 
 
 def table(name: str, *given: str) -> Callable[[Lines], Lines]:
-    """A decorator of what gives a table's lines, from these arguments."""
+    """Register a function that gives a table's rows from these arguments."""
 
     def add(lines: Lines) -> Lines:
         TABLES[name] = functools.partial(lines, *given)
@@ -165,7 +147,8 @@ def table(name: str, *given: str) -> Callable[[Lines], Lines]:
     return add
 
 
-def markdown(lines: Iterable[Sequence[object]]) -> str:
-    """A table of which the first line is the head."""
-    head, *body = lines
+@functools.cache
+def markdown(name: str) -> str:
+    """Recompute a table."""
+    head, *body = TABLES[name]()
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in [head, ["---"] * len(head), *body])

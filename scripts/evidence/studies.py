@@ -1,0 +1,356 @@
+"""The tables of docs/evidence.md, of the studies, and of README."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from itertools import product
+
+import pandas as pd
+
+from scripts.evidence.statistics import Found, Pool, difference, holm, mean, plain, pooled, probability, table
+from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, mixture, results, seen, values
+
+DIRECT, OTHER = "TwinSigmoid", "LambdaLoss"
+FRESH, STARTED = ("SciFact", "NFCorpus"), ("DL 2019", "Cranfield", "CISI", "Vaswani")
+"""Collections on which models had a randomly initialised head, or started at BM25 and MiniLM's cosines."""
+
+Row = list[object]
+
+
+def trained(collection: str, method: str) -> pd.DataFrame:
+    return values("losses", collection=collection, method=method)
+
+
+def losses(collection: str, mixed: str = "") -> Found:
+    """Compare twin-sigmoid with LambdaLoss."""
+    return difference(trained(collection, DIRECT + mixed), trained(collection, OTHER + mixed))
+
+
+def mixing(collection: str, loss: str) -> Found:
+    """Compare a model interpolated with BM25 with the model alone."""
+    return difference(trained(collection, loss + MIXED), trained(collection, loss))
+
+
+@table("losses")
+def losses_table() -> Iterator[Row]:
+    yield ["", "queries, seeds", OTHER, DIRECT, "difference, 95 %", "p (Holm)", "within .01"]
+    for mixed, shown in ((MIXED, "interpolated"), ("", "alone")):
+        gaps = {name: losses(name, mixed) for name in FRESH + STARTED}
+        for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
+            other, direct = (trained(name, loss + mixed) for loss in (OTHER, DIRECT))
+            queries = f"{len(direct)}, {direct.shape[1]}"
+            yield [f"{name}, {shown}", queries, mean(other), mean(direct), gap, probability(p), gap.verdict()]
+        yield [f"**all six, {shown}**", "", "", "", pooled([*gaps.values()]), "", pooled([*gaps.values()]).verdict()]
+
+
+@table("mixing")
+def mixing_table() -> Iterator[Row]:
+    yield ["", "interpolated − alone", "alone − BM25", "interpolated − BM25"]
+    for name, loss in product(FRESH + STARTED, (OTHER, DIRECT)):
+        gaps = [difference(trained(name, loss + mixed), trained(name, FIRST)) for mixed in ("", MIXED)]
+        yield [f"{name}, {loss}", mixing(name, loss), *gaps]
+
+
+DEPTHS = {"DL 2019": 100, "Cranfield": 50, "CISI": 50, "Vaswani": 50, "demo": 50}
+"""Candidates of a query."""
+
+
+@functools.cache
+def share_of_others(name: str) -> float:
+    """Return the cosines' share that is best on average over the other collections."""
+    means = {
+        share: sum(mixture(other, share, DEPTHS[other]).to_numpy().mean() for other in DEPTHS if other != name)
+        for share in (n / 20 for n in range(21))
+    }
+    return max(means, key=means.__getitem__)
+
+
+def fusion(name: str, against: float, tuned: bool = False) -> Found:
+    """Compare BM25 interpolated with the cosines with one of the two (0: BM25, 1: the cosines)."""
+    share = share_of_others(name) if tuned else 0.5
+    return difference(mixture(name, share, DEPTHS[name]), mixture(name, against, DEPTHS[name]))
+
+
+def fusion_pooled(against: float, tuned: bool = False) -> Pool:
+    return pooled([fusion(name, against, tuned) for name in DEPTHS])
+
+
+@table("fusion")
+def fusion_table() -> Iterator[Row]:
+    gains = [f"{which} − {what}" for which, what in product(("50/50", "tuned"), ("BM25", "cosines"))]
+    yield ["", "queries", "BM25", "cosines", "50/50", "tuned (share)", *gains]
+    for name, depth in DEPTHS.items():
+        share = share_of_others(name)
+        *means, tuned = (mean(mixture(name, one, depth)) for one in (0, 1, 0.5, share))
+        gaps = [fusion(name, against, which) for which, against in product((False, True), (0, 1))]
+        yield [name, len(mixture(name, 0, depth)), *means, f"{tuned} ({plain(share, 2)})", *gaps]
+    yield [
+        "**pooled**",
+        *[""] * 5,
+        *(fusion_pooled(against, which) for which, against in product((False, True), (0, 1))),
+    ]
+
+
+def started(name: str, loss: str) -> Found:
+    """Compare a model with its start, BM25 and the cosines interpolated 50/50."""
+    of = trained(name, loss)
+    start = mixture(name, 0.5, 100 if name == "DL 2019" else 20).droplevel("fold")
+    return difference(of, start.reindex(of.index.get_level_values("query")).set_axis(of.index))
+
+
+RANKINGS = ("alone", "+ BM25", "+ BM25 + cosines")
+BELOW = {"alone": "BM25", "+ BM25": "BM25", "+ BM25 + cosines": "BM25 + cosines"}
+"""The same ranking without the trained model."""
+
+
+def documents(start: str, queries: int, ranking: str, passes: int = 1) -> pd.DataFrame:
+    passes = passes if start else 0
+    return values("documents", start=start, claims=queries, passes=passes, ranking=ranking)
+
+
+def gain(start: str, queries: int, ranking: str) -> Found:
+    return difference(documents(start, queries, ranking), documents("", 0, BELOW[ranking]))
+
+
+@table("documents")
+def documents_table() -> Iterator[Row]:
+    gaps = ("+ BM25, less BM25", "all three, less BM25 + cosines")
+    yield ["training queries", "pretrained on pseudo-queries", "seeds", *RANKINGS, *gaps]
+    starts = {"fresh": "no", "documents": "yes"}
+    for queries, start in [(0, "documents"), *product((50, 200, 807), starts)]:
+        of = [documents(start, queries, ranking) for ranking in RANKINGS]
+        yield [
+            queries,
+            starts[start],
+            of[0].shape[1],
+            *map(mean, of),
+            *(gain(start, queries, one) for one in RANKINGS[1:]),
+        ]
+    yield ["untrained", "", "", "", *(mean(documents("", 0, name)) for name in ("BM25", "BM25 + cosines")), "", ""]
+
+
+LOSSES = {"SoftmaxCE": "softmax cross-entropy", DIRECT: "twin-sigmoid nDCG", OTHER: "LambdaLoss", "MSE": "MSE"}
+LOSSES |= {"BCE-prior": "BCE, prior .1", "BCE": "BCE"}
+
+
+def pointwise(collection: str, loss: str, ranking: str, passes: int = 1, rate: int = 1) -> pd.DataFrame:
+    """Return the first seed's values."""
+    cells = {"collection": collection, "loss": loss, "ranking": ranking, "passes": passes, "rate": rate}
+    return values("pointwise", **cells)[[1]]
+
+
+def against(one: str, other: str, ranking: str, collection: str = "SciFact", passes: int = 1) -> Found:
+    return difference(*(pointwise(collection, loss, ranking, passes) for loss in (one, other)))
+
+
+@table("pointwise")
+def pointwise_table() -> Iterator[Row]:
+    yield ["", "epochs", "loss", *RANKINGS, "− MSE, + BM25", "− BCE, + BM25"]
+    of = results("pointwise")
+    for collection, passes in (("SciFact", 1), ("SciFact", 3), ("NFCorpus", 1)):
+        there = set(of[(of.collection == collection) & (of.passes == passes) & (of.rate == 1)].loss)
+        for loss in (loss for loss in LOSSES if loss in there):
+            means = [mean(pointwise(collection, loss, ranking, passes)) for ranking in RANKINGS]
+            others = [other if other in there and other != loss else "" for other in ("MSE", "BCE")]
+            gaps = [other and against(loss, other, RANKINGS[1], collection, passes) for other in others]
+            yield [collection, passes, LOSSES[loss], *means, *gaps]
+
+
+def ranked(name: str, baseline: str, part: bool | None = None) -> Found:
+    """Compare two rankings of SciFact's claims: all, those whose abstracts training has seen, or the others."""
+    of = claims() if part is None else claims()[seen() == part]
+    frames = [
+        of[one].to_frame(0).set_index(pd.MultiIndex.from_product([[""], of.index], names=["fold", "query"]))
+        for one in (name, baseline)
+    ]
+    return difference(*frames)
+
+
+@table("seen")
+def seen_table() -> Iterator[Row]:
+    rankings, fused = claims(), "BM25 + cosines, 50/50, untrained"
+    parts = [rankings, *(rankings[seen() == part] for part in (True, False))]
+    names = [f"{len(part)} {what}" for part, what in zip(parts, ("claims", "seen", "others"), strict=True)]
+    yield [MEASURE, *names, "less BM25", *(f"less fusion, {name}" for name in names[1:])]
+    for name in rankings.columns.drop("seen"):
+        gaps = ["", ""] if name == "fused" else [ranked(name, "fused", part) for part in (True, False)]
+        over = "" if name == "BM25" else ranked(name, "BM25")
+        yield [fused if name == "fused" else name, *(mean(part[name]) for part in parts), over, *gaps]
+
+
+MATRICES, TRAINED = ("MQ2008", "OHSUMED", "DL 2019"), ("P@5", "RR", "AP")
+
+
+def own_measure(objective: str, measure: str) -> Pool:
+    """Pool training on a measure against training on nDCG@10, in a measure."""
+    return pooled(
+        [
+            difference(*(values("measures", measure, collection=name, method=one) for one in (objective, MEASURE)))
+            for name in MATRICES
+        ]
+    )
+
+
+@table("measures")
+def measures_table() -> Iterator[Row]:
+    columns = ("P@5", "RR", MEASURE, "AP")
+    yield ["trained on", *columns]
+    for objective in TRAINED:
+        cells = {measure: own_measure(objective, measure) for measure in columns}
+        yield [objective, *(f"**{cell}**" if measure == objective else cell for measure, cell in cells.items())]
+
+
+DIRECT_LOSSES = (DIRECT, "SmoothI", "Approx", "NeuralSort")
+OTHER_LOSSES = ("SoftmaxCE", "ListNet", "RankNet", OTHER)
+CONDITIONS = {
+    "linear": "linear model",
+    "linear-noise": "linear model, 30 % label noise",
+    "centre": "hidden layer",
+    "noise": "hidden layer, 30 % label noise",
+    "cut": "hidden layer, ten documents per list",
+    "quarter": "hidden layer, a quarter of the lists",
+    "binary": "hidden layer, binary labels",
+    "clicks": "hidden layer, clicks of five sessions",
+    "ohsumed-linear": "OHSUMED, linear model",
+    "ohsumed-linear-noise": "OHSUMED, linear model, 30 % label noise",
+    "ohsumed-noise": "OHSUMED, hidden layer, 30 % label noise",
+    "made-linear": "synthetic lists, linear model",
+    "made-linear-noise": "synthetic lists, linear model, 30 % label noise",
+    "made": "synthetic lists, hidden layer",
+    "made-noise": "synthetic lists, hidden layer, 30 % label noise",
+}
+SMALL = 0.005
+"""The margin of the studies on features."""
+
+
+@functools.cache
+def chosen(condition: str, among: tuple[str, ...] = DIRECT_LOSSES + OTHER_LOSSES) -> str:
+    """Return the loss with the best validation mean."""
+    of = results("where")
+    return str(of[of.condition == condition].groupby("loss").validation.first()[list(among)].idxmax())
+
+
+def primary(condition: str) -> Found:
+    """Compare the direct metric that validation chose with the other loss that it chose."""
+    return difference(*(features(condition, chosen(condition, among)) for among in (DIRECT_LOSSES, OTHER_LOSSES)))
+
+
+@table("where")
+def where_table() -> Iterator[Row]:
+    yield ["MQ2008 if not named", "direct metric", "other loss", "difference, 95 %", "p (Holm)", "within .005"]
+    gaps = {name: primary(name) for name in CONDITIONS}
+    for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
+        best = [chosen(name, among) for among in (DIRECT_LOSSES, OTHER_LOSSES)]
+        shown = [f"{loss} {mean(features(name, loss))}" for loss in best]
+        yield [CONDITIONS[name], *shown, gap, probability(p), gap.verdict(SMALL)]
+
+
+def averages(condition: str, loss: str, ranks: str) -> pd.DataFrame:
+    """Return the values of one network, or of five averaged."""
+    return values("averages", condition=condition, loss=loss, ranks=ranks)
+
+
+def gain_by_averaging(condition: str) -> Found:
+    return difference(*(averages(condition, chosen(condition), ranks) for ranks in ("average", "one")))
+
+
+def gain_of_all(condition: str) -> Found:
+    """Return the mean gain over the eight losses."""
+    losses = DIRECT_LOSSES + OTHER_LOSSES
+    gaps = [averages(condition, loss, "average") - averages(condition, loss, "one") for loss in losses]
+    total = sum(gaps[1:], gaps[0]) / len(losses)
+    return difference(total, total * 0)
+
+
+@table("averages")
+def averages_table() -> Iterator[Row]:
+    yield [
+        "MQ2008 if not named",
+        "chosen loss",
+        "one",
+        "five averaged",
+        "gain, 95 %",
+        "p (Holm)",
+        "mean gain of eight losses",
+    ]
+    there = set(results("averages").condition)
+    gains = {name: gain_by_averaging(name) for name in CONDITIONS if name in there}
+    for (name, gap), p in zip(gains.items(), holm([gap.p for gap in gains.values()]), strict=True):
+        means = [mean(averages(name, chosen(name), ranks)) for ranks in ("one", "average")]
+        yield [CONDITIONS[name], chosen(name), *means, gap, probability(p), gain_of_all(name)]
+
+
+def effects() -> Iterator[tuple[str, Found, str, str]]:
+    """Yield what is changed, the difference, where it was seen, and the study."""
+    six, few, four = "six collections", "five collections", "four collections"
+    yield "interpolate BM25 with MiniLM's cosines 50/50, untrained; against BM25", fusion_pooled(0), few, "fusion"
+    yield "the same, against the cosines", fusion_pooled(1), few, "fusion"
+    yield "with a share tuned on the other collections, against the cosines", fusion_pooled(1, True), few, "fusion"
+    for loss in (OTHER, DIRECT):
+        what = f"then fine-tune on 46–135 queries ({loss}), against that start"
+        yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
+    for part, which in ((True, "test claims whose abstracts training has seen"), (False, "the other test claims")):
+        what = f"fine-tune on 728 claims (hinge), against the untrained fusion: {which}"
+        yield what, ranked("hinge", "fused", part), "SciFact", "seen"
+    for name in FRESH:
+        what = f"interpolate a model with a randomly initialised head with BM25 ({DIRECT}), against it alone"
+        yield what, mixing(name, DIRECT), name, "mixing"
+    again = f"interpolate a model that started from BM25 and the cosines once more ({DIRECT})"
+    yield again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "mixing"
+    what = "train on pseudo-queries only, interpolate 50/50 with BM25; against BM25"
+    yield what, gain("documents", 0, "+ BM25"), "SciFact", "documents"
+    for queries in (50, 807):
+        what = f"pretrain on pseudo-queries before {queries} claims, 50/50 with BM25"
+        pair = [documents(start, queries, "+ BM25") for start in ("documents", "fresh")]
+        yield what, difference(*pair), "SciFact", "documents"
+    what = f"another loss, {DIRECT} for {OTHER}"
+    yield f"{what}: interpolated", pooled([losses(name, MIXED) for name in FRESH + STARTED]), six, "losses"
+    yield f"{what}: alone", pooled([losses(name) for name in FRESH + STARTED]), six, "losses"
+    for other, shown in (("MSE", "MSE"), ("BCE-prior", "BCE with a prior"), ("BCE", "BCE without a prior")):
+        what = f"softmax cross-entropy for {shown}, one epoch, 50/50 with BM25"
+        yield what, against("SoftmaxCE", other, "+ BM25"), "SciFact", "pointwise"
+    for name in FRESH:
+        what = f"{DIRECT} for softmax cross-entropy, so interpolated"
+        yield what, against(DIRECT, "SoftmaxCE", "+ BM25", name), name, "pointwise"
+    longer = difference(pointwise("SciFact", DIRECT, RANKINGS[-1], 3), pointwise("SciFact", DIRECT, RANKINGS[-1]))
+    yield f"three epochs for one ({DIRECT}), with BM25 and the cosines", longer, "SciFact", "pointwise"
+    for condition, what in {
+        "linear": "a direct metric for another loss, both tuned, linear model",
+        "linear-noise": "the same with 30 % label noise",
+        "made-linear": "on long, densely labelled synthetic lists, linear model",
+        "made": "the same with a hidden layer",
+        "clicks": "with a hidden layer, trained on clicks",
+    }.items():
+        pair = " for ".join(chosen(condition, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
+        on = "synthetic lists" if condition.startswith("made") else "MQ2008"
+        yield f"{what} ({pair})", primary(condition), on, "where"
+    what = "rank by the average of five networks instead of one"
+    yield f"{what}: the chosen loss", gain_by_averaging("centre"), "MQ2008", "averages"
+    yield f"{what}: mean of eight losses", gain_of_all("centre"), "MQ2008", "averages"
+    for measure in ("P@5", "RR", "AP"):
+        what = f"train on {measure} instead of nDCG@10, measured by {measure}"
+        yield what, own_measure(measure, measure), "three collections", "measures"
+    teacher = (values("teachers", method=name) for name in ("order of the llm, RankNet", "judgments, softmax CE"))
+    yield "train on a language model's order instead of labels, 54 queries", difference(*teacher), "DL 2019", ""
+    lengths = (values("lengths", method=f"{DIRECT}, {length}") for length in (100, 8))
+    yield f"train on lists of 100 documents instead of 8 ({DIRECT})", difference(*lengths), "NFCorpus", ""
+
+
+@table("effects")
+def effects_table() -> Iterator[Row]:
+    yield ["what is changed", "difference in nDCG@10, 95 %", "within .01", "seen on"]
+    for what, found, where, study in effects():
+        yield [what, found, found.verdict(), f"[{where}](studies/{study}.md)" if study else where]
+
+
+@table("results")
+def results_table() -> Iterator[Row]:
+    """Rank two collections before and after training."""
+    yield ["collection", "BM25", "BM25 + cosines, untrained", "hinge", "SmoothI"]
+    yield ["[SciFact](docs/studies/seen.md)", *(mean(claims()[name]) for name in ("BM25", "fused", "hinge", "SmoothI"))]
+    first, hinge, smoothi = (values("dl19", method=name) for name in (FIRST, "hinge", "SmoothI-nDCG@10"))
+    yield [
+        "[TREC DL 2019](docs/studies/results/papers.md#trec-dl-2019)",
+        *map(mean, (first, mixture("DL 2019", 0.5, 100), hinge, smoothi)),
+    ]
