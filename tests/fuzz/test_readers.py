@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import lzma
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -15,18 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.experiments.keep import read_kept
-from rerank.features.parse import read_sizes
-from rerank.lists.folds import read_folds
-from rerank.lists.layout import is_lists_folder, read_manifest
-from rerank.models.contract import read_contract
-from rerank.models.weights import find_model
 from rerank.retrieval import read_run
-from rerank.training.run_folder import read_identity, read_provenance
 from tests.fuzz.mutations import mutated_file
 from tests.fuzz.readers import READERS, write_files
-
-DEEP = "[" * 100_000
 
 
 @pytest.fixture(scope="module")
@@ -102,46 +92,6 @@ def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path) -> None:
     reader = READERS["hits, datasets, data"]
     said = refusals(folder / reader.file, reader.read, 37, lambda data: b"\xff" * 4)
     assert any("save the data set again" in line for line in said)
-
-
-def test_brackets_without_end(tmp_path: Path) -> None:
-    """JSON nested deeper than Python's stack, wherever JSON is read."""
-    for name in ("manifest.json", "rerank.json", "identity.json", "provenance.json", "folds.json", "config.json"):
-        (tmp_path / name).write_text(DEEP)
-    assert "manifest.json: no sha256" in says(read_manifest, tmp_path)
-    assert not is_lists_folder(tmp_path)
-    assert "rerank.json: no sha256" in says(read_contract, tmp_path)
-    assert "identity.json: damaged" in says(read_identity, tmp_path)
-    assert read_provenance(tmp_path) == []
-    assert "not JSON" in says(read_folds, str(tmp_path / "folds.json"))
-    assert "config.json: not JSON" in says(find_model, str(tmp_path))
-    assert "folds.json: not JSON" in says(read_run, tmp_path / "folds.json")
-
-
-@pytest.mark.parametrize("digits", [20, 400, 5000])
-def test_numbers_longer_than_python_reads(folder: Path, tmp_path: Path, digits: int) -> None:
-    """Above 4,300 digits even ``int`` refuses."""
-    number = "9" * digits
-    (tmp_path / "marco.tsv").write_text(f"q1\td1\t{number}\n")
-    assert "marco.tsv:1: rank" in says(read_run, tmp_path / "marco.tsv")
-    (tmp_path / "rank.train.query").write_text(f"2\n{number}\n")
-    assert "rank.train.query:2" in says(read_sizes, tmp_path / "rank.train", 3)
-    (tmp_path / "train.txt").write_text(f"1 qid:1 1:0.5\n0 qid:1 {number}:1\n")
-    assert "train.txt:2" in says(READERS["LETOR"].read, tmp_path / "train.txt")
-
-
-@pytest.mark.parametrize("size", ["2\x1e", "\x1c2", "\u0662", "2\u00a0"])
-def test_sizes_of_lists_are_digits_and_nothing_else(tmp_path: Path, size: str) -> None:
-    """Blanks that only Python's ``strip`` takes for blanks, and digits of another script."""
-    (tmp_path / "rank.train.query").write_bytes(f"1\n{size}\n".encode())
-    assert "rank.train.query:2" in says(read_sizes, tmp_path / "rank.train", 3)
-
-
-def test_kept_cells_whose_lines_are_none(tmp_path: Path) -> None:
-    for line in ("{", "[]", DEEP, '{"measures": []}', "\xa3"):
-        for lines in (line, '{"lacking": []}\n' + line):
-            (tmp_path / "kept.jsonl.xz").write_bytes(lzma.compress(lines.encode("latin-1")))
-            assert "damaged" in says(read_kept, tmp_path / "kept.jsonl.xz")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
@@ -229,18 +229,27 @@ DOORS: dict[str, tuple[Door, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", DOORS)
+FEW_DOORS = ("loss", "relaxation", "model", "tracker", "base", "untyped")
+
+
+def doors(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Parametrise over doors, most of them in the slow tier."""
+    slow = pytest.mark.slow
+    return pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FEW_DOORS else slow) for n in names])
+
+
+@doors(DOORS)
 def test_what_is_named_is_not_called(name: str, hostile: Any) -> None:
     door, values = DOORS[name]
     for value in values:
         refuses(door, value)
 
 
-@pytest.mark.parametrize("door", UNTYPED)
-def test_what_has_no_type_is_not_called(door: str, hostile: Any) -> None:
+@doors(UNTYPED)
+def test_what_has_no_type_is_not_called(name: str, hostile: Any) -> None:
     for value in [*({"class_path": name} for name in NAMES), *CALLS]:
         try:
-            UNTYPED[door](value)
+            UNTYPED[name](value)
         except UserError as error:
             assert "\n" not in str(error)
 
