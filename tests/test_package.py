@@ -23,6 +23,8 @@ losses lists
 features evaluation
 report models
 models.text models.vectors
+models.mixed
+models.load
 scoring
 training serving
 experiments pyterrier
@@ -41,20 +43,32 @@ def room_of(module: str) -> str:
     return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in FLOORS), parts[0])
 
 
-def imports(path: Path) -> set[str]:
-    """The rooms of ``rerank`` that a file imports anywhere, in functions too; not what only types need."""
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in (ROOT / "rerank").rglob("*.py")
+}
+
+
+def imports(path: Path, types: bool = False) -> set[str]:
+    """The modules of ``rerank`` that a file imports anywhere, in functions and by name (``import_module``, tables) too.
+
+    Args:
+        path: the file.
+        types: count imports that only type checkers need.
+    """
     tree = ast.parse(path.read_text())
     found = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if not types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rerank"):
-            module = node.module.removeprefix("rerank").lstrip(".")
-            found |= {room_of(f"{module}.{alias.name}".lstrip(".")) for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {room_of(name.name.removeprefix("rerank.")) for name in node.names if "rerank." in name.name}
-    return found - {"__version__"}
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return found & MODULES.keys()
 
 
 def test_a_room_imports_only_from_rooms_below() -> None:
@@ -64,7 +78,7 @@ def test_a_room_imports_only_from_rooms_below() -> None:
         if parts == ("__init__",):  # the names that the package offers, from wherever they live
             continue
         room = room_of(".".join(parts))
-        for other in imports(path):
+        for other in {room_of(module.removeprefix("rerank.")) for module in imports(path) - {"rerank"}}:
             if other != room and FLOORS[other] >= FLOORS[room]:
                 upward.append(f"{path.relative_to(ROOT)} imports rerank.{other}")
     assert upward == []
@@ -72,14 +86,7 @@ def test_a_room_imports_only_from_rooms_below() -> None:
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
     """Not within a room either, nor in a function; what only types need counts as well."""
-    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "rerank").rglob("*.py")}
-    wanted: dict[str, set[str]] = {}
-    for name, path in files.items():
-        found = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & files.keys()
-        wanted[name] = found
+    wanted = {name: imports(path, types=True) - {name} for name, path in MODULES.items() if name != "rerank"}
     while free := {name for name, needed in wanted.items() if not needed & wanted.keys()}:
         wanted = {name: needed for name, needed in wanted.items() if name not in free}
     assert not wanted

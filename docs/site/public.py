@@ -21,7 +21,7 @@ ROOMS = (
     "rerank.collections",
     "rerank.retrieval",
     "rerank.models.load:MODELS",
-    "rerank.models.load:NORMALISERS",
+    "rerank.features.normalise:NORMALISERS",
     "rerank.training.configuration:DATA",
     "rerank.training.configuration:SAMPLERS",
     "rerank.training.config.TrainConfig",
@@ -31,7 +31,7 @@ ROOMS = (
     "rerank.evaluation.compare.compare",
     "rerank.models.load.load_model",
     "rerank.models.mixed.Mixed",
-    "rerank.models.mixed.write_ranker",
+    "rerank.models.load.write_ranker",
 )
 """What is public beside the package's own names."""
 

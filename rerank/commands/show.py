@@ -52,7 +52,8 @@ def losses() -> tuple[Lines, str]:
 
 def models() -> tuple[Lines, str]:
     """Describe models and normalisers of features."""
-    from rerank.models.load import MODELS, NORMALISERS
+    from rerank.features.normalise import NORMALISERS
+    from rerank.models.load import MODELS
     from rerank.training.configuration import first_lines
 
     note = "`rerank train --model.help NAME` lists a model's settings. Name a model of your own by its import path."

@@ -11,7 +11,8 @@ from typing import Any
 
 from rerank.commands.show import explain, show
 from rerank.errors import UserError, nearest
-from rerank.models.load import MODELS, NORMALISERS
+from rerank.features.normalise import NORMALISERS
+from rerank.models.load import MODELS
 from rerank.settings.described import find_class
 from rerank.settings.parser import make_parser
 from rerank.training.config import Optimization, TrainConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
@@ -196,3 +197,16 @@ class ShiftedLog(Normaliser):
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.negated, self.logs = state["negated"], state["logs"]
+
+
+NORMALISERS = dict.fromkeys(("QueryZScore", "Standardise", "SignedLog1p", "ShiftedLog"), __name__)
+"""The module of each normaliser, by its name."""
+
+
+def find_normaliser(path: str) -> type[Normaliser]:
+    """Find the class of a saved normaliser: one of ours, or a user's that is imported already."""
+    module, _, name = path.rpartition(".")
+    found = globals()[path] if path in NORMALISERS else vars(sys.modules.get(module, sys)).get(name)
+    if not (isinstance(found, type) and issubclass(found, Normaliser)):
+        raise UserError(f"normalise: {path} is not one of ours, nor one that you have imported")
+    return found

@@ -17,9 +17,10 @@ TEMPLATE = Path(__file__).with_name("card.jinja")
 
 MIXED = """## Mix
 
-As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with {what} over all candidates of a query; one \
-that a system did not return has {lacking}. Ties keep the first stage's order. The weights are in `rerank.json`; \
-`rerank.load(path, mix=False)`, `--no-mix` and other libraries give `score`, the model alone.
+As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with z = (x - mean) / standard deviation over \
+all candidates of a query; one that a system did not return has the lowest z of the others. Ties keep the first \
+stage's order. The weights are in `rerank.json`; `rerank.load(path, mix=False)`, `--no-mix` and other libraries give \
+`score`, the model alone.
 """
 
 
@@ -66,14 +67,8 @@ def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
     alone = without_part(card, "Mix")
     if mix is None:
         return alone
-    z, text = mix["by"] == "z", mix["text"]
-    name = "z" if z else "rr"
-    terms = [(weight, column) for column, weight in mix["columns"].items()]
-    return f"{alone}\n" + MIXED.format(
-        formula=" + ".join(f"{weight:.4g} {name}({of})" for weight, of in [*terms, (text, "score")]),
-        what="z = (x - mean) / standard deviation" if z else "rr = 1 / (60 + rank)",
-        lacking="the lowest z of the others" if z else "rr = 0",
-    )
+    terms = [*mix["columns"].items(), ("score", mix["text"])]
+    return f"{alone}\n" + MIXED.format(formula=" + ".join(f"{weight:.4g} z({name})" for name, weight in terms))
 
 
 def _metadata(

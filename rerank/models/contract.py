@@ -79,10 +79,8 @@ def check_parts(where: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_mix(mix: Mapping[str, Any]) -> None:
-    """Refuse what is no mix: ``by`` (z or rrf), a weight for each of the ``columns``, and one of the ``text``."""
+    """Validate interpolation weights: one for each of the ``columns``, and one for the ``text`` model."""
     columns, cosines = mix.get("columns"), mix.get("cosines", {})
-    if mix.get("by") not in ("z", "rrf"):
-        raise UserError(f"by: expected z or rrf, not {mix.get('by')!r}")
     if not isinstance(columns, Mapping) or not columns or not all(isinstance(name, str) for name in columns):
         raise UserError(f"columns: expected a weight for each column, such as {{'bm25': 0.3}}, not {columns!r}")
     for name, weight in {**columns, "text": mix.get("text")}.items():

@@ -1,4 +1,4 @@
-"""Loading a trained model of any kind.
+"""Load a trained model of any kind, and save one with the columns that it is interpolated with.
 
 No file decides what is imported: classes are found in a table of our own.
 """
@@ -6,7 +6,6 @@ No file decides what is imported: classes are found in a table of our own.
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +14,21 @@ from typing import Any
 from rerank.errors import UserError, nearest
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.contract import CALIBRATION, CONTRACT, FUSION, LAYOUT, MIX, TRAINED_ON, read_contract
+from rerank.models.card import with_mix
+from rerank.models.contract import (
+    CALIBRATION,
+    CARD,
+    CONTRACT,
+    FUSION,
+    LAYOUT,
+    MIX,
+    TRAINED_ON,
+    checked_contract,
+    read_contract,
+    write_contract,
+)
+from rerank.storage.files import atomic_folder
+from rerank.storage.hashes import write_sealed
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -27,9 +40,6 @@ MODELS = {
     "XGBoost": "rerank.models.vectors.xgboost",
 }
 """Where each model is defined; imported at its first use."""
-
-NORMALISERS = dict.fromkeys(("QueryZScore", "Standardise", "SignedLog1p", "ShiftedLog"), "rerank.features.normalise")
-"""Where each normaliser is defined."""
 
 
 def load_model(folder: str | Path, mix: bool = True) -> Model:
@@ -55,9 +65,14 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
     Raises:
         UserError: no such model, one that is damaged, or one of an unknown class.
     """
+    from rerank.models.mixed import Mixed
+
     contract = read_contract(Path(folder))
     mixes = mix and MIX in contract
-    model: Model = import_module("rerank.models.mixed").Mixed.load(Path(folder)) if mixes else _alone(folder, contract)
+    if mixes:
+        model: Model = Mixed(None if contract.get("class") == FUSION else _alone(folder, contract), **contract[MIX])
+    else:
+        model = _alone(folder, contract)
     if CALIBRATION in contract and mixes == (MIX in contract):  # of what it was fitted on
         model.calibration = Calibration.of(contract[CALIBRATION])
     return model
@@ -94,13 +109,37 @@ def copy_model(model: str | Path, folder: Path) -> None:
         load_model(model).save(folder)
 
 
-def find_normaliser(path: str, base: type) -> Any:
-    """The class of a normaliser that a contract names; a user's only where the user has imported it."""
-    if path in NORMALISERS:
-        found: Any = getattr(import_module(NORMALISERS[path]), path)
-    else:
-        module, _, kind = path.rpartition(".")
-        found = vars(sys.modules.get(module, sys)).get(kind)  # a module's own __getattr__ may import more
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise UserError(f"normalise: {path} is not one of ours, nor one that you have imported")
-    return found
+def write_ranker(
+    model: str | Path | None,
+    columns: Mapping[str, float],
+    text: float,
+    output: str | Path,
+    cosines: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Write a ranker's folder: a trained model's files, and a mix; see :class:`Mixed`.
+
+    Args:
+        model: the model's folder, or its name on the hub; None for a fusion of columns alone.
+        columns: the weight of each column; none for the model alone.
+        text: the weight of the model's scores.
+        output: the folder to make.
+        cosines: what columns of cosines are made by.
+
+    Raises:
+        UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
+    """
+    from rerank.models.mixed import checked_mix
+
+    mix = {MIX: checked_mix(model, columns, text, cosines or {})} if columns or model is None else {}
+    with atomic_folder(output) as folder:
+        if model is None:
+            write_contract(folder, {"class": FUSION} | mix)
+            return
+        source = Path(model)
+        if checked_contract(source).get("class") == FUSION:
+            raise UserError(f"{model}: mixes columns alone, there is no model in it")
+        copy_model(source, folder)
+        contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
+        write_sealed(folder / CONTRACT, contract | mix)
+        if (card := folder / CARD).is_file():
+            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")

@@ -3,18 +3,15 @@ r"""The ranker whose mix is part of what is saved: a model's scores and columns,
 .. math:: s(d) = \sum_c w_c \, z_c(d) + w_\text{text} \, z_\text{model}(d)
 
 with z over the candidates of a list, as :func:`rerank.retrieval.fuse.fuse` makes them, so that lists are ranked as by
-the fused run of the same parts; ties keep the order of the list. With ``by="rrf"`` reciprocal ranks,
-:math:`1 / (60 + \text{rank})`, stand for z.
+the fused run of the same parts; ties keep the order of the list.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,39 +19,18 @@ from rerank.errors import UserError
 from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
-from rerank.models.card import with_mix
 from rerank.models.columns import check_added, given_column
-from rerank.models.contract import (
-    CALIBRATION,
-    CARD,
-    CONTRACT,
-    FUSION,
-    MIX,
-    add_to_contract,
-    check_mix,
-    checked_contract,
-    read_contract,
-    write_contract,
-)
-from rerank.models.load import copy_model, load_model
-from rerank.retrieval.fuse import ranks_of_candidates, z_of_candidates
+from rerank.models.contract import FUSION, MIX, add_to_contract, check_mix, write_contract
+from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of, precisions
+from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
-from rerank.storage.files import atomic_folder
-from rerank.storage.hashes import write_sealed
-
-if TYPE_CHECKING:
-    from rerank.models.text.cosines import Embedder
-
-By = Literal["z", "rrf"]
-PARTS = {"z": z_of_candidates, "rrf": ranks_of_candidates}
-"""What is summed, by its name."""
 
 
 class Mixed(RanksTexts, Model):
     """A model's scores mixed with columns of the lists, or columns alone.
 
-    Of candidates that a system did not return, z is the lowest of the others, and the reciprocal rank 0. Ties keep the
-    order of the list. Relevant documents that were added for training do not change the scores of the others.
+    Candidates that a system did not return get the lowest z of the others. Ties keep the order of the list. Relevant
+    documents that were added for training do not change the scores of the others.
 
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
@@ -66,7 +42,6 @@ class Mixed(RanksTexts, Model):
         model: the model; None for a fusion of columns alone.
         columns: the weight of each column, at least 0.
         text: the weight of the model's scores.
-        by: what is summed: ``z``, or reciprocal ranks (``rrf``).
         cosines: of columns that are cosines by an embedding model its ``model`` and ``sha256``, as their ``made`` has
             them: these are computed where they are missing.
 
@@ -79,10 +54,9 @@ class Mixed(RanksTexts, Model):
         model: Model | None,
         columns: Mapping[str, float],
         text: float = 0.0,
-        by: By = "z",
         cosines: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self.mix = _checked_mix(model, columns, text, by, cosines or {})
+        self.mix = checked_mix(model, columns, text, cosines or {})
         self.model = model
         self.weights: dict[str, float] = self.mix["columns"]
         self.cosines: dict[str, dict[str, str]] = self.mix.get("cosines", {})
@@ -105,7 +79,7 @@ class Mixed(RanksTexts, Model):
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
-            self._encoders[name] = _by_cosines().encoder_of(name, self.cosines[name])
+            self._encoders[name] = encoder_of(name, self.cosines[name])
         return self._encoders[name]
 
     def completed(self, lists: Lists) -> Lists:
@@ -119,7 +93,7 @@ class Mixed(RanksTexts, Model):
             return lists
         columns = {name: np.full(len(lists.store.document), np.nan, dtype=np.float32) for name in lacking}
         for name, values in columns.items():
-            values[lists.row_numbers] = _by_cosines().cosines(lists, self._encoder(name))
+            values[lists.row_numbers] = cosines(lists, self._encoder(name))
         return replace(lists, store=lists.store.beside(columns))
 
     def with_cosines(
@@ -127,7 +101,7 @@ class Mixed(RanksTexts, Model):
     ) -> dict[str, Any]:
         """Columns of the documents of one query, with the cosines that they lack."""
         lacking = [name for name in self.cosines if name not in (columns or {})]
-        found = {name: _by_cosines().cosines_of(query, documents, self._encoder(name)) for name in lacking}
+        found = {name: cosines_of(query, documents, self._encoder(name)) for name in lacking}
         return dict(columns or {}) | found
 
     def untrained(self) -> str:
@@ -154,7 +128,7 @@ class Mixed(RanksTexts, Model):
         ours, theirs = self.cosines[name], lists.store.entry(name).made
         if theirs.get("number") != "cosine" or theirs["sha256"] == ours["sha256"]:
             return
-        if theirs["sha256"] not in _by_cosines().precisions(ours["model"]):
+        if theirs["sha256"] not in precisions(ours["model"]):
             raise UserError(
                 f"the ranker mixes in column {name}, cosines by {ours['model']}, and {lists.store} has those of "
                 f"{theirs['model']}; remove them with `rerank add --drop {name}`{self._or_alone()}"
@@ -200,9 +174,7 @@ class Mixed(RanksTexts, Model):
         As in a fused run, columns are added up in their order, then the model.
         """
         weights = [*self.weights.values(), *([] if self.model is None else [self.mix["text"]])]
-        terms = [weight * PARTS[self.mix["by"]](part) for weight, part in zip(weights, parts, strict=True)]
-        if self.mix["by"] == "rrf":  # as fused ranks are: the same whatever the order of the sum
-            return np.array([math.fsum(column) for column in zip(*terms, strict=True)], dtype=np.float32)
+        terms = [weight * z_of_candidates(part) for weight, part in zip(weights, parts, strict=True)]
         return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
 
     def scores_of(
@@ -232,57 +204,14 @@ class Mixed(RanksTexts, Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        contract = checked_contract(folder)
-        if MIX not in contract:
-            raise UserError(f"{folder}: has no mix; load_model reads it")
-        return cls(None if contract.get("class") == FUSION else load_model(folder, mix=False), **contract[MIX])
+        raise NotImplementedError("rerank.load reads the model and its weights")
 
 
-def write_ranker(
-    model: str | Path | None,
-    columns: Mapping[str, float],
-    text: float,
-    output: str | Path,
-    by: By = "z",
-    cosines: Mapping[str, Mapping[str, str]] | None = None,
-) -> None:
-    """Write a ranker's folder: a trained model's files, and a mix; see :class:`Mixed`.
-
-    Args:
-        model: the model's folder, or its name on the hub; None for a fusion of columns alone.
-        columns: the weight of each column; none for the model alone.
-        text: the weight of the model's scores.
-        output: the folder to make.
-        by: what is summed.
-        cosines: what columns of cosines are made by.
-
-    Raises:
-        UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
-    """
-    mix = {MIX: _checked_mix(model, columns, text, by, cosines or {})} if columns or model is None else {}
-    with atomic_folder(output) as folder:
-        if model is None:
-            write_contract(folder, {"class": FUSION} | mix)
-            return
-        source = Path(model)
-        if checked_contract(source).get("class") == FUSION:
-            raise UserError(f"{model}: mixes columns alone, there is no model in it")
-        copy_model(source, folder)
-        contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
-        write_sealed(folder / CONTRACT, contract | mix)
-        if (card := folder / CARD).is_file():
-            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")
-
-
-def _by_cosines() -> Any:
-    """What computes cosines, imported at its first use, as the models themselves are."""
-    return import_module("rerank.models.text.cosines")
-
-
-def _checked_mix(
-    model: object, columns: Mapping[str, float], text: float, by: str, cosines: Mapping[str, Mapping[str, str]]
+def checked_mix(
+    model: object, columns: Mapping[str, float], text: float, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    mix = {"by": by, "columns": columns, "text": text, "cosines": cosines}
+    """Validate interpolation weights, and return what ``rerank.json`` says of them."""
+    mix = {"columns": columns, "text": text, "cosines": cosines}
     try:
         check_mix(mix)
     except UserError as error:
@@ -291,7 +220,7 @@ def _checked_mix(
         raise UserError(f"mix: text: {text} is the weight of a model, and there is none; set 0")
     weights = {name: float(weight) for name, weight in columns.items()}
     made = {name: {key: cosines[name][key] for key in ("model", "sha256")} for name in columns if name in cosines}
-    return {"by": by, "columns": weights, "text": float(text)} | ({"cosines": made} if made else {})
+    return {"columns": weights, "text": float(text)} | ({"cosines": made} if made else {})
 
 
 def unmixed(model: Model | None) -> Model | None:

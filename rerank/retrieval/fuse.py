@@ -108,15 +108,6 @@ def z_of_candidates(numbers: Array) -> Array:
     return (np.where(np.isnan(values), known.min(), values) - known.mean()) / known.std()
 
 
-def ranks_of_candidates(numbers: Array) -> Array:
-    """Reciprocal ranks of a list's candidates, 1 / (60 + rank); ties in their order, 0 where there is none (NaN)."""
-    known = np.flatnonzero(~np.isnan(numbers))
-    order = known[np.argsort(-as_float32(numbers)[known], kind="stable")]
-    found = np.zeros(len(numbers))
-    found[order] = 1 / (K + np.arange(1, len(order) + 1))
-    return found
-
-
 @dataclass(frozen=True)
 class Aligned:
     """Runs side by side, z-normalised, to be summed with any weights."""

@@ -31,7 +31,7 @@ def calibrate(
     >>> table["bm25"] = [2.5, 1.5, 1.0, 0.5] * 40
     >>> lists = rerank.Lists.from_dataframe(table | {"text": [f"text {i}" for i in range(160)]})
     >>> from tempfile import mkdtemp
-    >>> from rerank.models.mixed import write_ranker
+    >>> from rerank.models.load import write_ranker
     >>> folder = mkdtemp() + "/ranker"
     >>> _ = write_ranker(None, {"bm25": 1.0}, text=0, output=folder)
     >>> calibration = rerank.calibrate(folder, lists)

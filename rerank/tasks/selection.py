@@ -25,8 +25,7 @@ from rerank.lists.folds import drawn_folds
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG
-from rerank.models.load import load_model
-from rerank.models.mixed import write_ranker
+from rerank.models.load import load_model, write_ranker
 from rerank.models.text.cosines import Embedder, cosines_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rerank import losses, relaxations
 from rerank.errors import UserError
-from rerank.models.load import MODELS, NORMALISERS
+from rerank.features.normalise import NORMALISERS
+from rerank.models.load import MODELS
 from rerank.settings.configs import add_config
 from rerank.settings.described import find_class
 from rerank.settings.parser import make_parser, parse

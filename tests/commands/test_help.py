@@ -13,9 +13,10 @@ from rerank.commands.cli import COMMANDS, main, usage
 from rerank.commands.pages import PAGES
 from rerank.commands.show import explain, show
 from rerank.commands.train_help import page
+from rerank.features.normalise import NORMALISERS
 from rerank.losses import load_all, load_parts
 from rerank.measures.names import MEASURES
-from rerank.models.load import MODELS, NORMALISERS
+from rerank.models.load import MODELS
 from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.help import EMPTY, option
 from rerank.training.config import Optimization, TrainConfig

@@ -10,8 +10,7 @@ import torch
 from rerank import Lists, average_weights
 from rerank.errors import UserError
 from rerank.models.contract import add_to_contract, read_contract
-from rerank.models.load import load_model
-from rerank.models.mixed import write_ranker
+from rerank.models.load import load_model, write_ranker
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder

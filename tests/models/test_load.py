@@ -17,11 +17,11 @@ from transformers import AutoModelForSequenceClassification
 
 import rerank
 from rerank.errors import UserError
-from rerank.features.normalise import Normaliser, QueryZScore
+from rerank.features.normalise import NORMALISERS, Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, add_to_contract, checked_contract, read_contract
-from rerank.models.load import MODELS, NORMALISERS, find_normaliser, load_model
+from rerank.models.load import MODELS, load_model
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
@@ -63,7 +63,7 @@ def test_a_model_is_saved_where_a_string_says(kind: str, saved: Path, lists: Lis
 
 def test_the_tables_know_our_classes() -> None:
     for name in NORMALISERS:
-        assert issubclass(find_normaliser(name, Normaliser), Normaliser)
+        assert issubclass(find_normaliser(name), Normaliser)
     code = f"import sys, rerank.models.load; print({list(MODELS.values())!r}[1] in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False", "imported at their first use"
@@ -91,11 +91,11 @@ def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -
     write_sealed(saved / "rerank.json", read_contract(saved) | {"class": "Standardise"})
     with pytest.raises(UserError, match="no model 'Standardise'"):
         load_model(saved)
-    assert find_normaliser(f"{__name__}.Doubled", Normaliser) is Doubled, "which this module has imported"
+    assert find_normaliser(f"{__name__}.Doubled") is Doubled, "which this module has imported"
     for path in ("subprocess.Popen", "antigravity.Doubled", "rerank.features.normalise.Nothing", "CrossEncoder"):
         with pytest.raises(UserError, match="not one of ours"):
-            find_normaliser(path, Normaliser)
-    assert find_normaliser("QueryZScore", Normaliser) is QueryZScore
+            find_normaliser(path)
+    assert find_normaliser("QueryZScore") is QueryZScore
     assert "antigravity" not in sys.modules
 
 

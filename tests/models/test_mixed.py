@@ -16,11 +16,11 @@ import rerank
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import read_contract
-from rerank.models.load import load_model
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.load import load_model, write_ranker
+from rerank.models.mixed import Mixed
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.retrieval.fuse import fuse, reciprocal_ranks
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.hashes import write_sealed
 from tests.builders import make_decoder, make_lists_with_added
@@ -80,16 +80,6 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
     assert told(lists.run(two.mixed(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
 
 
-@settings(max_examples=50, deadline=None)
-@given(drawn=candidates())
-def test_reciprocal_ranks_are_those_of_the_fused_run(drawn: tuple[Lists, np.ndarray]) -> None:
-    lists, scores = drawn
-    runs = by_hand(lists, scores)
-    ranker = Mixed(rerank.MLP(), {"bm25": 1, "dense": 1}, text=1, by="rrf")
-    fused = {q: reciprocal_ranks([[scored.id for scored in run[q]] for run in runs]) for q in lists.query_ids}
-    assert told(lists.run(ranker.mixed(lists, scores))) == told(fused)
-
-
 def test_documents_that_were_added_change_nothing_for_the_others(tmp_path: Path) -> None:
     shown = make_lists_with_added(tmp_path)
     (first,) = shown.store.column_names
@@ -114,9 +104,7 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     ranker = tmp_path / "ranker"
     write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
     assert {path.name for path in ranker.iterdir()} == {path.name for path in text_model.iterdir()}
-    assert read_contract(ranker) == read_contract(text_model) | {
-        "mix": {"by": "z", "columns": {"bm25": 0.25}, "text": 0.75}
-    }
+    assert read_contract(ranker) == read_contract(text_model) | {"mix": {"columns": {"bm25": 0.25}, "text": 0.75}}
     loaded, alone = rerank.load(ranker), rerank.load(ranker, mix=False)
     assert isinstance(loaded, Mixed) and isinstance(alone, CrossEncoder)
     expected = alone.predict(lists)
@@ -130,7 +118,7 @@ def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Pat
     assert rerank.load(tmp_path / "other").contract()["mix"]["text"] == 0.5, "a ranker's model gets another mix"
     write_ranker(ranker, {}, 1, tmp_path / "alone")
     assert read_contract(tmp_path / "alone") == read_contract(text_model)
-    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion", by="rrf")
+    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion")
     assert {path.name for path in (tmp_path / "fusion").iterdir()} == {"rerank.json"}
     assert told(lists.run(rerank.load(tmp_path / "fusion").predict(lists))).keys() == told(lists.run()).keys()
 
@@ -172,7 +160,6 @@ BAD: dict[str, tuple[Callable[[Any], object], str]] = {
     "infinite": (lambda t: write_ranker(t / "best", {"bm25": 1}, float("nan"), t / "x"), "mix: text: .*not nan"),
     "a word": (lambda t: write_ranker(t / "best", {"bm25": "1"}, 1, t / "x"), "mix: bm25: expected a weight"),
     "zeros": (lambda t: write_ranker(t / "best", {"bm25": 0}, 0, t / "x"), "mix: all weights are 0"),
-    "by": (lambda t: write_ranker(t / "best", {"bm25": 1}, 1, t / "x", by="min"), "mix: by: expected z or rrf"),
     "a text without model": (lambda t: write_ranker(None, {"bm25": 1}, 1, t / "x"), "mix: text: .*there is none"),
     "a fusion's model": (lambda t: write_ranker(t / "fusion", {"bm25": 1}, 1, t / "x"), "there is no model in it"),
     "a fusion alone": (lambda t: rerank.load(t / "fusion", mix=False), "there is no model in it"),
@@ -196,9 +183,9 @@ def test_what_cannot_be_mixed_is_refused_in_a_line(case: str, text_model: Path, 
     ("change", "match"),
     [
         ({"mix": 0.5}, "mix: expected dict"),
-        ({"mix": {"by": "z", "columns": ["bm25"], "text": 1}}, "mix: columns: expected a weight"),
-        ({"mix": {"by": "z", "columns": {"bm25": True}, "text": 1}}, "mix: bm25: expected a weight"),
-        ({"mix": {"by": "z", "columns": {"bm25": 1.0}}}, "mix: text: expected a weight"),
+        ({"mix": {"columns": ["bm25"], "text": 1}}, "mix: columns: expected a weight"),
+        ({"mix": {"columns": {"bm25": True}, "text": 1}}, "mix: bm25: expected a weight"),
+        ({"mix": {"columns": {"bm25": 1.0}}}, "mix: text: expected a weight"),
         ({"class": "Fusion"}, "mix: text: 0.5 is the weight of a model"),
     ],
 )

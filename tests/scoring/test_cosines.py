@@ -12,7 +12,8 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.load import write_ranker
+from rerank.models.mixed import Mixed
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run

@@ -8,7 +8,7 @@ import pytest
 import rerank
 from rerank.features.letor import letor_lists
 from rerank.models.contract import add_to_contract
-from rerank.models.mixed import write_ranker
+from rerank.models.load import write_ranker
 from tests.builders import make_decoder, make_rankers
 
 
@@ -19,7 +19,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = make_rankers(place)
     write_ranker(found["text"], {"bm25": 0.3, "dense": 0.2}, 0.5, place / "mixed")
     write_ranker(found["mlp"], {"bm25": 0.5}, 0.5, place / "mixed-mlp")
-    write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion", by="rrf")
+    write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion")
     write_ranker(found["text"], {}, 1.0, place / "calibrated")
     add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
     rng = np.random.default_rng(0)

@@ -16,8 +16,7 @@ import rerank
 from rerank.collections import open_collection, read_qrels, read_queries
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.features.normalise import Normaliser
-from rerank.models.load import find_normaliser
+from rerank.features.normalise import find_normaliser
 from rerank.settings.described import find_class
 from rerank.training.configuration import check, configured, data_of
 from tests.builders import make_lists
@@ -147,7 +146,7 @@ TEXT: dict[str, Callable[[str], Any]] = {
     "measure": lambda name: rerank.DirectMetric(f"{name}(path='made')", rerank.SmoothI()),
     "monitor": lambda name: check(settings(monitor=f"{name}@10")),
     "measures": lambda name: rerank.evaluate({"q": {"d": 1}}, {"a": {"q": {"d": 1.0}}}, measures=f"{name}@1"),
-    "a saved normaliser": lambda name: find_normaliser(name, Normaliser),
+    "a saved normaliser": lambda name: find_normaliser(name),
     "rerank show losses": lambda name: command("show", "losses", name),
     "tracker": lambda name: command(
         *("train", "--data=ListsData", "--data.train=lists", "--model=MLP", "--loss=ListNet", "--output=x"),
@@ -268,5 +267,5 @@ def test_what_is_wanted_is_found(hostile: Any) -> None:
 
 def test_a_contract_imports_nothing(hostile: Any) -> None:
     for name in ("antigravity.Thing", "this.Thing"):
-        refuses(lambda path: find_normaliser(path, Normaliser), name)
+        refuses(lambda path: find_normaliser(path), name)
         assert name.partition(".")[0] not in sys.modules

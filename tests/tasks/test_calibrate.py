@@ -14,8 +14,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import CALIBRATION, add_to_contract, read_contract
-from rerank.models.load import load_model
-from rerank.models.mixed import write_ranker
+from rerank.models.load import load_model, write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.in_sample import remember
 from rerank.storage.hashes import write_sealed

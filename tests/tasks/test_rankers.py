@@ -13,7 +13,8 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import add_to_contract
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.load import write_ranker
+from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run

@@ -16,7 +16,8 @@ from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.contract import add_to_contract, read_contract
-from rerank.models.mixed import Mixed, write_ranker
+from rerank.models.load import write_ranker
+from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
@@ -67,7 +68,7 @@ def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
 def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
     weight = text.measures["with_first_stage"]["first_stage_weight"]
     assert 0 < weight < 1, "or the tests of this file show little"
-    assert read_contract(best)["mix"] == {"by": "z", "columns": {"bm25": weight}, "text": 1 - weight}
+    assert read_contract(best)["mix"] == {"columns": {"bm25": weight}, "text": 1 - weight}
     run = rerank.rerank_lists(str(best), held_out)
     assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
     assert held_out.qrels is not None
@@ -104,11 +105,11 @@ def test_without_the_mix_the_model_ranks_alone(best: Path, held_out: Lists, tmp_
 
 def test_a_ranker_of_other_weights_has_a_card_of_its_own(best: Path, tmp_path: Path) -> None:
     write_ranker(best, {"bm25": 2.5}, 7, tmp_path / "other")
-    write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks", by="rrf")
+    write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks")
     write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
     cards = {name: (tmp_path / name / "README.md").read_text() for name in ("other", "ranks", "alone")}
     assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Mix") == 1
-    assert "1 rr(bm25) + 2 rr(dense) + 3 rr(score)" in cards["ranks"] and "z(" not in cards["ranks"].split("## Mix")[1]
+    assert "1 z(bm25) + 2 z(dense) + 3 z(score)" in cards["ranks"]
     assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
 
 

@@ -11,13 +11,12 @@ from typing import Any, ClassVar, Self
 from torch import nn
 
 from rerank.errors import UserError
-from rerank.features.normalise import Normaliser
+from rerank.features.normalise import Normaliser, find_normaliser
 from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.columns import warn_of_added
 from rerank.models.contract import checked_contract, class_name, write_contract
-from rerank.models.load import find_normaliser
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors, write_weights
@@ -118,7 +117,7 @@ class FeatureNetwork(Scorer):
         try:
             normalisers = []
             for entry in contract["normalise"]:
-                normaliser = find_normaliser(str(entry["class"]), Normaliser)(**entry.get("arguments", {}))
+                normaliser = find_normaliser(str(entry["class"]))(**entry.get("arguments", {}))
                 normaliser.load_state(entry["state"])
                 normalisers.append(normaliser)
             names = [str(name) for name in contract["columns"]]
