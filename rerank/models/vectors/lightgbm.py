@@ -8,7 +8,6 @@ from typing import Any
 from rerank.errors import UserError, one_line
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
-from rerank.models.vectors.forest import check_lightgbm
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
@@ -127,12 +126,13 @@ class LightGBM(Trees):
         return self.booster.predict(features, raw_score=True, num_threads=self._threads(len(features)))
 
     def _read(self, path: Path) -> None:
-        text = check_lightgbm(path, len(self.names))
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if "\nend of trees\n" not in text:  # LightGBM would abort the process
+            raise UserError(f"{path}: is cut short; copy the model again")
         try:
             self.booster = self.module.Booster(model_str=text)
-        except (self.module.basic.LightGBMError, ValueError) as error:  # of the parameters behind the trees
-            reason = one_line(error)
-            raise UserError(f"{path}: cannot be read ({reason}); copy the model again, or train again") from error
+        except (self.module.basic.LightGBMError, ValueError) as error:
+            raise UserError(f"{path}: cannot be read ({one_line(error)}); copy the model again") from error
 
     @property
     def count(self) -> int:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 from rerank.errors import UserError, one_line
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
-from rerank.models.vectors.forest import check_xgboost
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
@@ -123,12 +122,11 @@ class XGBoost(Trees):
         return self.booster.inplace_predict(features, predict_type="margin")
 
     def _read(self, path: Path) -> None:
-        check_xgboost(path, len(self.names))
         try:
             self.booster = self.module.Booster(model_file=path)
         except self.module.core.XGBoostError as error:
             reason = one_line(error).partition(" Stack trace")[0]
-            raise UserError(f"{path}: cannot be read ({reason}); copy the model again, or train again") from error
+            raise UserError(f"{path}: cannot be read ({reason}); copy the model again") from error
 
     @property
     def count(self) -> int:
