@@ -121,7 +121,7 @@ def evaluate(
         export.write_per_query(comparison, per_query)
     if html:
         write_evaluation(comparison, html, lists)
-    print(render.on_screen(comparison, bold=sys.stdout.isatty()), end="")
+    print(render.text(comparison, bold=sys.stdout.isatty()), end="")
 
 
 def experiment(argv: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ class Table(Comparison):
     """
 
     def __str__(self) -> str:
-        return render.on_screen(self)
+        return render.text(self)
 
     def __repr__(self) -> str:
         against = f", against {self.baseline}" if self.baseline else ""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
-from shutil import get_terminal_size
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +14,6 @@ from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction
 from rerank.html import in_markdown
-
-WIDE = 120
-"""Columns from which on tables are shown whole."""
 
 LETTERS = {test: test[0] for test in TEST_NAMES}
 MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
@@ -134,28 +129,13 @@ def sections(comparison: Comparison) -> list[Section]:
     return tables + ([parts(comparison)] if comparison.parts else [])
 
 
-def text(comparison: Comparison, bold: bool = False, columns: int = WIDE) -> str:
-    """Plain-text tables: the means, and under a baseline the differences from it.
+def text(comparison: Comparison, bold: bool = False) -> str:
+    """Render as text: the means, and with a baseline the differences from it.
 
-    The best of each column may be bold by terminal codes, where ``sys.stdout.isatty()``. Terminals of fewer than 120
-    columns show the first test alone, and neither Cohen's d nor wins.
+    The best of each column may be bold by terminal codes.
     """
-    said, left_out = caption(comparison, MARKS), set[str]()
-    if columns < WIDE:
-        left_out = {"Cohen's d", "wins/ties/losses", *(f"p ({test})" for test in comparison.tests[1:])}
-        said += ["Cohen's d, wins and the other tests: with COLUMNS=140, or in a file."] * bool(comparison.differences)
-        said = [line for sentence in said for line in textwrap.wrap(sentence, columns)]
-    lines = []
-    for table in sections(comparison):
-        shown = [i for i, name in enumerate(table.header) if name not in left_out]
-        rows = [[row[i] for i in shown] for row in table.rows]
-        lines += [*replace(table, header=[table.header[i] for i in shown], rows=rows).text(bold), ""]
-    return "\n".join([*lines, *said]) + "\n"
-
-
-def on_screen(comparison: Comparison, bold: bool = False) -> str:
-    """The same for the terminal that there is; where there is none, and no ``COLUMNS``, all of it."""
-    return text(comparison, bold, get_terminal_size((WIDE, 24)).columns)
+    lines = [line for table in sections(comparison) for line in [*table.text(bold), ""]]
+    return "\n".join([*lines, *caption(comparison, MARKS)]) + "\n"
 
 
 def markdown(comparison: Comparison) -> str:

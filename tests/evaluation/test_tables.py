@@ -170,20 +170,6 @@ def test_latex_is_a_booktabs_table() -> None:
     assert shown.count("{") - shown.count(r"\{") == shown.count("}") - shown.count(r"\}")
 
 
-def test_narrow_terminals_show_the_first_test(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below 120 columns nothing is wider than the screen, and what is shown is what wide ones show."""
-    wide = render.text(found)
-    assert render.on_screen(found) == wide, "no terminal"
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = render.on_screen(found)
-    of_differences = narrow.split("\n\n")[1].splitlines()
-    assert max(map(len, narrow.split("\n\n", 1)[1].splitlines())) <= 80
-    assert of_differences[0].split() == ["run", "measure", "difference", "95%", "interval", "p", "(t-test)"]
-    for line in of_differences[2:]:
-        assert any(set(line.split()) <= set(other.split()) for other in wide.splitlines())
-    assert "with COLUMNS=140" in narrow and "COLUMNS" not in wide
-
-
 def test_table_gives_the_mean_of_a_run_and_measure(found: Comparison) -> None:
     table = export.Table(**vars(found))
     assert table["model", "nDCG@5"] == found.tables["model"].mean["nDCG@5"]
