@@ -100,6 +100,34 @@ def test_parts_of_a_killed_scoring_are_of_their_texts(cross_encoder: Path, tmp_p
     assert scoring.Parts(tmp_path, model, other, {}).missing("other texts") == [0]
 
 
+def test_interrupted_scoring_resumes_with_the_same_bytes(
+    cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "PAIRS", 10)
+    for name in ("whole", "cut"):
+        make_lists(tmp_path / name)
+    add_model(tmp_path / "whole" / "lists", cross_encoder, "ce")
+    write, written = scoring.Parts.write, list[int]()
+
+    def write_some(self: scoring.Parts, part: int, scores: np.ndarray) -> None:
+        if len(written) == 4:
+            raise KeyboardInterrupt
+        write(self, part, scores)
+        written.append(part)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(scoring.Parts, "write", write_some)
+        add_model(tmp_path / "cut" / "lists", cross_encoder, "ce")
+    rest = list[int]()
+    monkeypatch.setattr(
+        scoring.Parts, "write", lambda self, part, scores: rest.append(part) or write(self, part, scores)
+    )
+    add_model(tmp_path / "cut" / "lists", cross_encoder, "ce")
+    assert rest and not {*rest} & {*written}
+    whole, cut = (tmp_path / name / "lists" / "columns" / "ce.arrow" for name in ("whole", "cut"))
+    assert cut.read_bytes() == whole.read_bytes()
+
+
 def test_parts_on_a_gpu_are_larger_by_the_model(cross_encoder: Path) -> None:
     model = CrossEncoder.load(cross_encoder)
     assert scoring.pairs_of(model) == scoring.PAIRS
