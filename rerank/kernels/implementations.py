@@ -1,6 +1,6 @@
 """Where there are two implementations, ours and PyTorch's: the one that each module of a network takes.
 
-Attention, dropout and products have both. :meth:`rerank.models.text.part.TextPart.implementations` chooses by the
+Attention and dropout have both. :meth:`rerank.models.text.part.TextPart.implementations` chooses by the
 processor and the type, so one processor always computes the same bits.
 """
 
@@ -23,17 +23,16 @@ SHOWN = {"scoring": "attention in scoring", "training": "attention in training",
 
 @dataclass(frozen=True)
 class Implementations:
-    """What is taken for each kind of work: attention as :data:`SHOWN` says, dropout of states, products in scoring."""
+    """What is taken for each kind of work: attention as :data:`SHOWN` says, and dropout of states."""
 
     scoring: Implementation
     training: Implementation
     dropped: Implementation
     dropout: Implementation
-    products: Implementation
 
     @classmethod
     def all(cls, way: Implementation) -> Implementations:
-        return cls(way, way, way, way, way)
+        return cls(way, way, way, way)
 
     def __str__(self) -> str:
         work = {"own": list[str](), "torch": list[str]()}

@@ -18,7 +18,6 @@ from rerank.kernels.flat import NAME, flatten, reads_flat, stop_reading_flat, us
 from rerank.kernels.implementations import Implementation, Implementations, use_implementations
 from rerank.kernels.interface import use_attention
 from rerank.kernels.precision import Precision, autocast
-from rerank.kernels.products import use_products
 from rerank.progress import log
 
 Score = Callable[[Mapping[str, Any]], Tensor]
@@ -43,7 +42,6 @@ def use_kernels(network: Any, encoder: Any, score: Score, batch: Mapping[str, Te
     """
     name = type(network).__name__
     use_cheap_dropout(network)
-    use_products(network)
     plain, before = outcome(network, score, batch), encoder.config._attn_implementation
     if why := _differs(network, score, lambda: use_attention(encoder), lambda: batch, plain):
         log.warning("%s: our attention is not this architecture's (%s); PyTorch's is used, more slowly", name, why)

@@ -19,7 +19,7 @@ from rerank.errors import UserError
 from rerank.kernels.implementations import Implementations, Kernels
 from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
-from rerank.kernels.products import scoring_products, weights_stay
+from rerank.kernels.products import weights_stay
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.progress import log, tqdm
@@ -84,9 +84,8 @@ def score_candidates(
         scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
         training = scorer.training
         scorer.eval()
-        halves = scorer.modules() if device.type == "cpu" and precision == "bf16" else ()
         try:
-            with bar, scoring_products(halves):
+            with bar:
                 while len(left):
                     chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
                     workers = min(workers, len(chunks.all))

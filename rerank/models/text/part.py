@@ -15,7 +15,6 @@ from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations
 from rerank.kernels.packing import remember_code
 from rerank.kernels.precision import Precision, cpu_flags
-from rerank.kernels.products import works
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
@@ -155,7 +154,6 @@ class TextPart:
                 training="own" if half else "torch",
                 dropped="own",
                 dropout="own",
-                products="own" if half and works() else "torch",
             )
         flat = flatten(self.probe(loaded), loaded.network) if reads_flat(loaded.network) else {}
         return faster_on_gpu(loaded.network, flat, device, precision)
