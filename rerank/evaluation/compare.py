@@ -248,8 +248,7 @@ def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str
     if lists is not None and _of_lists(form, lists):
         if not isinstance(form, str) and np.asarray(form).dtype.kind not in "fiub":
             raise UserError(f"{name}: expected numbers, or the name of a column, not {reprlib.repr(form)}")
-        run = lists.run(form)
-        return run, ties_by_id(run, qrels)[1] if isinstance(form, str) else 0
+        return ties_by_id(lists.run(form), qrels)
     run = as_run(form, name)
     check_overlap(run, qrels, _where(form, name), source)
     return ties_by_id(run, qrels)

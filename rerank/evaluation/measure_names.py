@@ -104,6 +104,9 @@ def _suggestion(name: str) -> str:
     """The name that may be meant: trec_eval's name for it, or one spelt alike, whatever the case."""
     if _TREC_EVAL_NAME.fullmatch(name):
         return f" (did you mean {str(ir_measures.parse_trec_measure(name)[0])!r}?)"
+    if (cut := re.fullmatch(r"([A-Za-z]+)_?(\d+)", name)) and cut[1].lower() in {known.lower() for known in registry}:
+        proper = next(known for known in registry if known.lower() == cut[1].lower())
+        return f" (did you mean '{proper}@{cut[2]}'?)"
     lowered = CALLED | {known.lower(): known for known in registry}
     alike = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.5)
     return f" (did you mean {str(registry[lowered[alike[0]]])!r}?)" if alike else ""

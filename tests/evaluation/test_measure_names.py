@@ -58,6 +58,7 @@ def test_printed_names_are_read_back(measures: list[ir_measures.Measure], separa
         ("ndgc@10", "unknown measure 'ndgc' (did you mean 'nDCG'?)"),
         ("ndcg@10", "(did you mean 'nDCG'?)"),
         ("ndcg_cut_10", "(did you mean 'nDCG@10'?)"),
+        ("nDCG10", "(did you mean 'nDCG@10'?)"),
         ("recip_rank", "(did you mean 'RR'?)"),
         ("Hit@1", "unknown measure 'Hit' (did you mean 'Success'?)"),
         ("hit_rate@10", "(did you mean 'Success'?)"),
