@@ -79,10 +79,6 @@ class Page:
         for kind, more in (("keyDown", text), ("keyUp", {})):
             self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
 
-    def mouse(self, kind: str, x: float, y: float) -> None:
-        """A ``mouseMoved``, ``mousePressed`` or ``mouseReleased`` at a place of the window."""
-        self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
     def size(self, width: int, height: int = 900) -> None:
         """Make the window so large, and wait until the page is drawn anew.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from pathlib import Path
 from typing import Any
@@ -103,20 +102,6 @@ def test_bars_show_every_query_from_gain_to_loss(opened: Page, folder: Path) -> 
         assert bars == wins
 
 
-def test_pointing_says_the_query_and_clicking_opens_it(opened: Page, folder: Path) -> None:
-    opened("bars.scrollIntoView({block: 'center', behavior: 'instant'})")
-    box = opened("(({left, right, top, height}) => ({left, right, top, height}))(bars.getBoundingClientRect())")
-    x, y = box["right"] - 10, box["top"] + box["height"] / 2
-    opened.mouse("mouseMoved", x, y)
-    wanted = values(folder, "nDCG@5")
-    worst = min(wanted, key=lambda query: wanted[query])
-    assert texts(opened, "#readout")[0].startswith(f"Query {worst}:")
-    opened.mouse("mousePressed", x, y)
-    opened.mouse("mouseReleased", x, y)
-    assert opened("query.selectedOptions[0].textContent").split()[1].rstrip(":") == worst
-    assert opened("next.disabled") and not opened("previous.disabled")
-
-
 def ranking(page: Page, side: str) -> list[dict[str, Any]]:
     return page(
         f"[...document.querySelectorAll('#list-{side} > li')].map(li => ({{id: li.querySelector('.id').textContent,"
@@ -152,64 +137,3 @@ def test_rankings_side_by_side_are_those_of_the_runs(opened: Page, folder: Path)
             id for id, grade in qrels[query].items() if grade > 0 and id not in tops
         )
         opened("document.querySelector('#next').click()")
-
-
-def test_whole_texts_unfold_and_words_of_the_query_are_marked(opened: Page) -> None:
-    assert opened("document.querySelectorAll('.document details[open]').length") == 0
-    opened("unfold.focus()")
-    opened.press("Enter")
-    assert opened("document.querySelectorAll('.document details:not([open])').length") == 0
-    assert opened("unfold.ariaPressed") == "true"
-    asked = set(re.findall(r"\w+", texts(opened, "#asked")[0].lower()))
-    marked = {word.lower() for word in texts(opened, ".pair mark")}
-    assert marked <= asked
-
-
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_scrolls_sideways(opened: Page, width: int) -> None:
-    opened.size(width)
-    assert opened("document.documentElement.scrollWidth") <= opened("innerWidth")
-    side_by_side = opened("document.querySelector('#list-b').getBoundingClientRect().left") > width / 3
-    assert side_by_side == (width > 704)
-    assert opened("Math.abs(bars.viewBox.baseVal.width - bars.clientWidth)") < 2, "the plot is drawn for its width"
-
-
-CONTRAST = """
-(() => {
-  const part = (x) => (x /= 255) <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
-  const light = ([r, g, b]) => 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  const colour = (text) => text.match(/[\\d.]+/g).map(Number);
-  const worst = {ratio: 21};
-  for (const element of document.querySelectorAll("body *")) {
-    if (element.closest("svg, script, style, noscript, :disabled, option") || !element.checkVisibility()) continue;
-    if (![...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim())) continue;
-    let behind = element;
-    while (behind && (colour(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-    const [a, b] = [light(colour(getComputedStyle(element).color)),
-      light(behind ? colour(getComputedStyle(behind).backgroundColor) : [255, 255, 255])].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < worst.ratio) Object.assign(worst, {ratio, text: element.textContent, tag: element.className});
-  }
-  worst.page = light(colour(getComputedStyle(document.body).backgroundColor));
-  return worst;
-})()
-"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_in_both_schemes(opened: Page, scheme: str) -> None:
-    opened.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-    worst = opened(CONTRAST)
-    assert worst["ratio"] >= 4.5, worst  # WCAG 2, level AA
-    assert (worst["page"] > 0.5) == (scheme == "light")
-
-
-def test_print_leaves_out_what_paper_cannot_do(opened: Page) -> None:
-    opened.send(
-        "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
-    )
-    for selector in ("nav", "#next", "#unfold"):
-        assert opened(f"getComputedStyle(document.querySelector('{selector}')).display") == "none"
-    assert opened("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    pdf = base64.b64decode(opened.send("Page.printToPDF")["data"])
-    assert pdf.startswith(b"%PDF")
