@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from huggingface_hub import ModelCard
 
-from rerank.models.card import describe
 from tests.builders import make_lists, train, write_folds
 from tests.models.text.texts import train_text
 
@@ -81,7 +80,7 @@ def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
     train([*data, "--model=MLP", "--model.hidden=[4]", "--loss=ListNet", f"--output={tmp_path / 'mlp'}"])
     others = ["--model=XGBoost", "--model.objective=rank:pairwise", "--model.trees=2", "--model.threads=1"]
     train([*data, *others, f"--output={tmp_path / 'pairs'}"])
-    made_by = ("trees", "LightGBM", "LambdaMART"), ("pairs", "XGBoost", "own RankNet"), ("mlp", "MLP", "ListNet")
+    made_by = ("trees", "LightGBM", "own objective"), ("pairs", "XGBoost", "rank:pairwise"), ("mlp", "MLP", "ListNet")
     for name, model, loss in made_by:
         card = ModelCard.load(tmp_path / name / "best" / "README.md")
         measures = json.loads((tmp_path / name / "measures.json").read_text())
@@ -90,13 +89,6 @@ def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
         assert model in card.text and loss in card.text
         assert "sampler" in card.text if name == "mlp" else "sampler" not in card.text
         assert "```python" not in card.text
-
-
-def test_values_read_as_calls() -> None:
-    relaxation = {"class_path": "rerank.relaxations.SmoothI", "init_args": {"alpha": 1.0, "delta": None}}
-    loss = {"class_path": "rerank.losses.DirectMetric", "init_args": {"measure": "nDCG@10", "relaxation": relaxation}}
-    assert describe(loss) == "DirectMetric(measure='nDCG@10', relaxation=SmoothI(alpha=1.0))"
-    assert describe([loss["init_args"]["relaxation"], 3]) == "[SmoothI(alpha=1.0), 3]"
 
 
 def test_a_card_has_no_markup(tmp_path: Path) -> None:
