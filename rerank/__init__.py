@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
     from rerank.retrieval.forms import as_run
     from rerank.retrieval.runs import read_run, write_run
-    from rerank.tasks.auto import auto
+    from rerank.selection.auto import auto
     from rerank.tasks.calibrate import calibrate
     from rerank.tasks.evaluate import evaluate
     from rerank.tasks.rerank_lists import rerank_lists

@@ -29,7 +29,7 @@ scoring
 training serving
 experiments pyterrier
 tasks
-demo
+selection demo
 commands
 __main__
 """

@@ -30,7 +30,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
 
 
 def lists(folder: str, measures: str | None = None, trained_on: list[str] | None = None) -> None:
-    """Show the size of a lists folder, its systems' measures, and the best that reranking could reach.
+    """Show what a lists folder holds, and the best possible reranking.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from rerank import tasks
+from rerank import selection, tasks
 from rerank.errors import UserError
 from rerank.settings.ranges import Count
 from rerank.storage.files import check_apart
@@ -21,7 +21,7 @@ def auto(**asked: Any) -> str:
     Args:
         asked: the arguments of :func:`rerank.auto`.
     """
-    return str(tasks.auto(**asked))
+    return str(selection.auto(**asked))
 
 
 def train(argv: Sequence[str]) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rerank.tasks.auto import auto
 from rerank.tasks.calibrate import calibrate
 from rerank.tasks.evaluate import evaluate
 from rerank.tasks.rerank_lists import rerank_lists
 from rerank.tasks.retrieve import retrieve
 
-__all__ = ["auto", "calibrate", "evaluate", "rerank_lists", "retrieve"]
+__all__ = ["calibrate", "evaluate", "rerank_lists", "retrieve"]

@@ -118,7 +118,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
     "an unknown measure": (lambda t: t.evaluate(measures="nDGC@10"), r"'nDGC' \(did you mean 'nDCG'"),
     "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"'bm52': .* \(did you mean 'bm25'"),
-    "runs without names": (lambda t: rerank.evaluate(t.lists, np.zeros(24)), r"expected runs by name"),
     "a run file that is not there": (lambda t: rerank.evaluate(t.lists, ["x.trec"]), r"x\.trec: no such run file"),
     "a column or run file that is not there": (
         lambda t: rerank.evaluate(t.lists, ["bm26"]),

@@ -20,8 +20,8 @@ from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
 from rerank.models.contract import FILES, TRAINED_ON, read_contract, write_contract
 from rerank.scoring.in_sample import shared_queries
-from rerank.tasks import selection
-from rerank.tasks.selection import Candidate, Comparison, Selection
+from rerank.selection import comparison as selection
+from rerank.selection.comparison import Candidate, Comparison, Selection
 from tests.builders import make_model, random_run, write_collection
 
 SPLITS = {"train": range(60), "validation": range(60, 80), "test": range(80, 100)}

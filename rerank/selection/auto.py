@@ -52,7 +52,7 @@ def auto(
         UserError: options or lists that do not fit together, before anything is computed.
     """
     from rerank.evaluation.measure_names import parse_measure
-    from rerank.tasks.selection import select
+    from rerank.selection.comparison import select
 
     check_arguments(auto, {"output": output, "epochs": epochs, "depth": depth, "seed": seed})
     given = {"train": train} | {k: v for k, v in (("validation", validation), ("test", test)) if v is not None}
