@@ -10,8 +10,7 @@ from rerank.collections.base import Document, Qrels, Query, unique
 from rerank.collections.queries import read_qrels_file, read_queries_file
 from rerank.collections.records import is_json, json_documents, keep_json, keep_tab, tab_documents
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.storage.files import COMPRESSED, digest, open_binary, warn_once
-from rerank.storage.hashes import sha256_of
+from rerank.storage.files import COMPRESSED, digest, file_state, open_binary, warn_once
 
 QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
@@ -91,7 +90,7 @@ class FilesFolder(Folder):
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
     def fingerprint(self) -> str:
-        return digest("lines", "\0".join(self.fields or ()), sha256_of(self.path))
+        return digest("lines", "\0".join(self.fields or ()), file_state([self.path]))
 
 
 class BeirFolder(FilesFolder):

@@ -16,8 +16,7 @@ from rerank.collections.hits import BATCH, NOT_COLUMNS, RIGHT, HitsCollection, R
 from rerank.collections.records import json_objects, read_json, read_json_objects
 from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.progress import log
-from rerank.storage.files import COMPRESSED, digest, open_parquet, plain_name, read_lines
-from rerank.storage.hashes import sha256_of, sha256_of_files
+from rerank.storage.files import COMPRESSED, digest, file_state, open_parquet, plain_name, read_lines
 
 RANK_LLM = '[{"query": "…", "hits": [{"qid": 7, "docid": "…", "content": "…", "rank": 1, "score": 9.5}]}]'
 RankedHit: TypeAlias = tuple[str, str, object, object]
@@ -47,8 +46,7 @@ class HitsFiles(HitsCollection):
             yield from _READERS[plain_name(file).suffix](file)
 
     def fingerprint(self) -> str:
-        folder = self.path if self.path.is_dir() else self.path.parent
-        return digest("hits", json.dumps([self.fields, self.renamed]), sha256_of_files(folder, self.files))
+        return digest("hits", json.dumps([self.fields, self.renamed]), file_state(self.files))
 
 
 def _json_lines(path: Path) -> Iterator[tuple[str, Record]]:
@@ -132,7 +130,7 @@ class RankLlmFile(HitsCollection):
             yield where, {"query_id": query.id, "query": query.text, "hits": rows}
 
     def fingerprint(self) -> str:
-        return digest("rank_llm", sha256_of(self.path))
+        return digest("rank_llm", file_state([self.path]))
 
 
 def _number(value: object, where: str, name: str) -> float:
@@ -156,8 +154,8 @@ class DatasetHits(HitsCollection):
             yield f"{self.name}: row {number}", row
 
     def fingerprint(self) -> str:
-        files = (sha256_of(file["filename"]) for file in self.data.cache_files)
-        return digest("datasets", json.dumps([self.fields, self.renamed]), str(self.data._fingerprint), *files)
+        files = file_state([Path(file["filename"]) for file in self.data.cache_files])
+        return digest("datasets", json.dumps([self.fields, self.renamed]), str(self.data._fingerprint), files)
 
 
 def _rows_of(table: Any, name: str) -> list[Record]:

@@ -10,8 +10,7 @@ from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest, one_line
-from rerank.storage.files import digest, warn_once
-from rerank.storage.hashes import sha256_of_files
+from rerank.storage.files import digest, file_state, warn_once
 
 
 def known_ids() -> list[str]:
@@ -105,10 +104,10 @@ class IrDataset:
             handler = self._dataset.docs_handler()
             # Where they are missing, reading the documents says what to do.
             supplied = [_files(path) for path in _supplied(handler, set()) if path.exists()]
-            for _, files in supplied:
+            for files in supplied:
                 _warn_of_old_copy(handler, files)
-            digests = [sha256_of_files(*found) for found in supplied]
-        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *digests)
+            states = [file_state(files) for files in supplied]
+        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *states)
 
 
 def _text(record: Any, fields: Sequence[str] | None) -> str:
@@ -135,12 +134,12 @@ def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
         yield from _supplied(list(vars(part).values()), seen)
 
 
-def _files(path: Path) -> tuple[Path, list[Path]]:
-    """A folder and the files in it, at any depth, through links to folders too: so are disks put together."""
+def _files(path: Path) -> list[Path]:
+    """List a file, or the files of a folder at any depth, through links to folders too: so are disks put together."""
     if path.is_file():
-        return path.parent, [path]
+        return [path]
     found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
-    return path, [file for file in found if file.is_file()]
+    return [file for file in found if file.is_file()]
 
 
 def _warn_of_old_copy(handler: Any, files: Sequence[Path]) -> None:

@@ -16,10 +16,9 @@ from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.arrow import batched
 from rerank.storage.files import digest
-from rerank.storage.hashes import read_sealed, sha256_of_files
 
 MANIFEST = "rerank.json"
-"""What an index of ours was built from, and the hash of its files."""
+"""In an index of ours: the collection and the settings that it was built from."""
 
 LOOKUPS = 1000
 """Ids looked up at a time."""
@@ -54,22 +53,9 @@ def find_index(name: str) -> Path:
     return folder if folder.is_dir() else prebuilt_index(name)
 
 
-def _check_index(folder: Path) -> None:
-    """Refuse an index of ours that is not as it was built; Lucene looks at few of its checksums."""
-    if (folder / MANIFEST).is_file():
-        try:
-            about = read_sealed(folder / MANIFEST)
-            whole = sha256_of_files(folder, [folder / name for name in about["files"]]) == about["sha256 of files"]
-        except (UserError, KeyError):
-            whole = False
-        if not whole:
-            raise UserError(f"{folder}: the index is damaged; rm -r {folder}, and the same command builds it again")
-
-
 @contextlib.contextmanager
 def open_index(folder: Path) -> Iterator[Any]:
     """Anserini's ``SimpleSearcher`` on an index."""
-    _check_index(folder)
     searcher_class = java_class("io.anserini.search.SimpleSearcher")
     # A query of more than 1024 distinct terms is a long one, not a mistake.
     java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1 << 20)

@@ -14,7 +14,7 @@ from rerank.progress import log, log_file
 from rerank.settings.configs import add_config, assign, merged
 from rerank.settings.parser import make_parser, parse
 from rerank.storage.files import check_apart
-from rerank.storage.locks import held
+from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import classes_first
 
 
@@ -64,7 +64,7 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     if part is not None:
         plan.cells.mkdir(parents=True, exist_ok=True)
-        with held(plan.output / f"share-{part[0]}", "rerank experiment --share"), log_file(plan.output):
+        with exclusive_lock(plan.output / f"share-{part[0]}"), log_file(plan.output):
             done = Experiment(plan, share=part)
             done.run()
         log.info(

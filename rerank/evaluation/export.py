@@ -15,7 +15,7 @@ from rerank.evaluation import render
 from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.significance import LEVEL, SEED
-from rerank.storage.locks import written
+from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,7 +152,7 @@ def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
 
 def write_json(comparison: Comparison, path: str | Path) -> None:
     """Write :func:`to_json`, whole or not at all."""
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write(to_json(comparison))
 
 
@@ -160,7 +160,7 @@ def write_table(comparison: Comparison, path: str | Path) -> None:
     """Write the table by the file's suffix: ``.md``, ``.tex``, ``.csv`` or ``.txt``."""
     formats = dict(zip(TABLE_SUFFIXES, (render.markdown, render.latex, to_csv, render.text), strict=True))
     content = formats[check_suffix(path, TABLE_SUFFIXES)](comparison)
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 
@@ -174,7 +174,7 @@ def write_per_query(comparison: Comparison, path: str | Path) -> None:
     suffix = check_suffix(path, PER_QUERY_SUFFIXES)
     frames = [scored.to_dataframe().assign(run=name) for name, scored in comparison.tables.items()]
     frame = pd.concat(frames)[["run", "query_id", *comparison.measures]]
-    with written(path) as file:
+    with atomic_write(path) as file:
         if suffix == ".jsonl":
             for row in frame.astype(object).where(frame.notna(), None).to_dict("records"):
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")

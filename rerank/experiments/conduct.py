@@ -22,7 +22,8 @@ from rerank.experiments.table import text
 from rerank.progress import log_file
 from rerank.settings.configs import read_config
 from rerank.settings.parser import make_parser, parse
-from rerank.storage.locks import clear_within, held
+from rerank.storage.files import remove_leftovers
+from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import check, data_of
 
 if TYPE_CHECKING:
@@ -93,9 +94,9 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
         UserError: a configuration that cannot work, before anything is trained.
     """
     plan = checked(config if isinstance(config, ExperimentConfig) else configured(config))
-    with held(plan.output, "rerank experiment"), log_file(plan.output):
+    with exclusive_lock(plan.output), log_file(plan.output):
         plan.cells.mkdir(parents=True, exist_ok=True)
-        clear_within(plan.output)
+        remove_leftovers(plan.output)
         done = Experiment(plan)
         done.run()
         rows = UntrainedRows(plan, done.identities)

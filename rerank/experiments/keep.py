@@ -15,9 +15,8 @@ from typing import Any
 
 from rerank.errors import NotFoundError, UserError, one_line
 from rerank.experiments.cells import Cell, Group, Outcome
-from rerank.storage.files import atomic_file
-from rerank.storage.hashes import read_sealed, write_sealed
-from rerank.storage.locks import clear_within, held, tidied
+from rerank.storage.files import atomic_file, read_json, remove_leftovers, write_json
+from rerank.storage.locks import exclusive_lock
 from rerank.training.run_folder import IDENTITY, MEASURES, PROVENANCE, read_provenance, write_provenance
 
 FROM_PROVENANCE = ("seconds", "python", "packages", "hardware")
@@ -57,13 +56,13 @@ def collect(output: Path, trained: Iterable[Cell], outcomes: Sequence[Outcome]) 
 
     kept = [cell for cell in trained if (cell.folder / MEASURES).is_file()]  # the others are trained again for a model
     for cell in [*kept, *(outcome.measured for outcome in outcomes if outcome.measured.again)]:
-        add(cell.group, cell.folder / MEASURES, read_sealed(cell.folder / MEASURES))
+        add(cell.group, cell.folder / MEASURES, read_json(cell.folder / MEASURES))
         if starts := read_provenance(cell.folder):
             start = {name: starts[-1][name] for name in FROM_PROVENANCE if name in starts[-1]}
             add(cell.group, cell.folder / PROVENANCE, [start])
     for outcome in outcomes:
         if outcome.file is not None:
-            add(outcome.group, outcome.file, read_sealed(outcome.file))
+            add(outcome.group, outcome.file, read_json(outcome.file))
     return list(files.values())
 
 
@@ -115,14 +114,13 @@ def _restore_cell(folder: Path, files: Sequence[KeptFile]) -> int:
     if (folder / IDENTITY).exists() and not (folder / MEASURES).exists():
         return 0
     if all(target.exists() for target in targets):
-        tidied(folder)
         return 0
-    with held(folder, "rerank experiment", wait=True):  # other parts of the experiment may restore it, too
-        clear_within(folder)
+    with exclusive_lock(folder, wait=True):  # other parts of the experiment may restore it, too
+        remove_leftovers(folder)
         lacking = {target: content for target, content in targets.items() if not target.exists()}
         for target, content in lacking.items():
             if isinstance(content, dict):
-                write_sealed(target, content)
+                write_json(target, content)
             else:
                 write_provenance(folder, content)
     return len(lacking)

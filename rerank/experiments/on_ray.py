@@ -21,8 +21,7 @@ from rerank.errors import UserError, one_line
 from rerank.experiments.engines import Process, Reply, Workers
 from rerank.kernels.precision import resolve
 from rerank.progress import log
-from rerank.storage.files import temporary_beside
-from rerank.storage.hashes import sha256_of_files
+from rerank.storage.files import digest, temporary_beside
 
 LOOK = 2.0
 """Seconds after which the cluster is asked again which machines it has."""
@@ -67,7 +66,7 @@ def arithmetic(gpus: bool, auto: bool) -> dict[str, str]:
 def code_hash() -> str:
     """The hash of this library's source files: other code might compute something else."""
     root = Path(rerank.__file__).parent
-    return sha256_of_files(root, sorted(root.rglob("*.py")))
+    return digest(*sorted(root.rglob("*.py")))
 
 
 class RayWorker:

@@ -25,7 +25,7 @@ from rerank.retrieval.runs import Run
 from rerank.settings.configs import merged
 from rerank.stops import Stopped, name_of
 from rerank.storage.identity import id_of
-from rerank.storage.locks import held, tidied
+from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import configured
 from rerank.training.ids import Identity, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run
@@ -123,8 +123,6 @@ class Experiment:
         order = [replace(group, method=mixed_name(group.method)) for group in groups]
         self.mixed = {group: self.mixed[group] for group in order if group in self.mixed}
         self.trained = self._trained_cells()
-        for cell in [*(outcome.measured for outcome in self.outcomes.values()), *(cell for cell, _ in self.trained)]:
-            tidied(cell.folder)
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
     def _life(self, group: Group) -> Life:
@@ -339,13 +337,13 @@ class Experiment:
         """
         path = self.plan.config.keep
         if path is not None and self.share is None:
-            with held(path, "rerank experiment", wait=True):  # other parts of the experiment may write there, too
+            with exclusive_lock(path, wait=True):  # other parts of the experiment may write there, too
                 update_kept(path, self.kept_files(), map(key_of, self.plan.groups), through)
 
 
 def remove_restored(cell: Cell) -> None:
     """Remove what was restored of a cell, unless another part of the experiment has trained it again meanwhile."""
-    with held(cell.folder, "rerank experiment", wait=True):
+    with exclusive_lock(cell.folder, wait=True):
         if cell.restored:
             shutil.rmtree(cell.folder)
 

@@ -32,7 +32,7 @@ from rerank.progress import log
 from rerank.settings.described import find_own_classes
 from rerank.stops import Stopped
 from rerank.storage.identity import id_of
-from rerank.storage.locks import held
+from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import configured
 from rerank.training.ids import measured_hashes, measurement_identity
 from rerank.training.measurement import write_measurement
@@ -49,7 +49,7 @@ def train_cell(settings: dict[str, Any], folder: Path, id: str) -> None:
     """
     from rerank.training.fit import fit
 
-    with held(folder, "rerank experiment", wait=True):
+    with exclusive_lock(folder, wait=True):
         fit(configured(settings), folder, expected=id)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 
@@ -68,7 +68,7 @@ def measure_cell(
     identity = measurement_identity({"training": id}, hashes, measures, empty)
     if expected not in (None, id_of(identity)):
         raise UserError("data: the test lists changed since the experiment began; start again")
-    with held(folder, "rerank experiment", wait=True):
+    with exclusive_lock(folder, wait=True):
         run = test_run(folder, id, config, test)
         write_measurement(folder, identity, evaluate(run, test.qrels, measures, empty, name=str(folder / "test.trec")))
 

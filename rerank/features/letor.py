@@ -14,9 +14,8 @@ from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists, concat
 from rerank.settings.ranges import Count, Rate
-from rerank.storage.files import COMPRESSED, cache_folder, digest
-from rerank.storage.hashes import sha256_of
-from rerank.storage.locks import held
+from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
+from rerank.storage.locks import exclusive_lock
 
 FORMAT = "1"
 """Goes into the key of every parsed file; another number parses all files again."""
@@ -146,12 +145,12 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     sizes = sizes_file(path)
-    parts = [sha256_of(path), *([sizes.name, sha256_of(sizes)] if sizes.is_file() else [])]
-    key = digest(FORMAT, str(VERSION), *parts, f"{layout.first} {layout.width}" if layout else "")
+    state = file_state([file for file in (path, sizes) if file.is_file()])
+    key = digest(FORMAT, str(VERSION), state, f"{layout.first} {layout.width}" if layout else "")
     cache = cache_folder() / "letor"
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]
     folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
-    with held(folder, f"parsing {path.name}", wait=True):  # experiments and processes that start together parse once
+    with exclusive_lock(folder, wait=True):  # experiments and processes that start together parse once
         lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
     warn(str(path), lists.store.manifest["counts"])
     return lists

@@ -18,8 +18,7 @@ from rerank.lists.view import Lists
 from rerank.progress import log, tqdm
 from rerank.retrieval.pairs import PairFile
 from rerank.storage.arrow import Array
-from rerank.storage.hashes import sha256_of
-from rerank.storage.locks import tidied
+from rerank.storage.files import digest
 
 LABELS = ("run", "model")
 """What a column remembers for people only: the names of what it was made from."""
@@ -64,7 +63,7 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
     """
     store = lists if isinstance(lists, Store) else Store.open(lists)
     # A column remembers the file's name, as folders move, and its content.
-    made = {check_name(name): {"run": Path(file).name, "sha256": sha256_of(file)} for name, file in files.items()}
+    made = {check_name(name): {"run": Path(file).name, "sha256": digest(Path(file))} for name, file in files.items()}
     done = {name for name in files if is_there(store, name, made[name])}
     every = Lists.of(store).with_added()
     found = {name: read_column(every, name, PairFile(path)) for name, path in files.items() if name not in done}
@@ -81,8 +80,6 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     if name not in store.column_names:
         return False
     known = store.entry(name).made
-    if store.folder is not None:
-        tidied(store.column_path(name))
     if all(known.get(key) == value for key, value in made.items() if key not in LABELS):
         return True
     raise UserError(

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.arrow import Array, FlatFile, read_arrow
 from rerank.storage.files import plain_name
-from rerank.storage.hashes import KEY, ZEROS, check_seal, seal
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
 """What a column may be called: it is a file's name, and stands in configurations."""
@@ -99,7 +98,6 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
 
 def load_column(path: Path, candidates: str) -> Column:
     """Map a column's file."""
-    check_seal(path)
     table = read_arrow(path)
     about = table.schema.metadata or {}
     if about.get(b"candidates", b"").decode() != candidates:
@@ -115,10 +113,9 @@ def column_file(folder: Path, numbers: int) -> FlatFile:
 
 
 def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: str, made: Mapping[str, Any]) -> None:
-    """Write what was collected, with what it is, and seal it."""
+    """Write a collected column, with its names, its candidates and its origin."""
     about = {"names": json.dumps(list(names)), "candidates": candidates, "made": json.dumps(dict(made))}
-    file.write(path, about | {KEY: ZEROS})
-    seal(path)
+    file.write(path, about)
 
 
 def as_column(name: str, block: Array) -> Array:

@@ -1,7 +1,7 @@
 """What a lists folder is made of: queries, documents and candidates in Arrow, any number of columns, a manifest.
 
 =====================  ================================================================================================
-``manifest.json``      version, where everything came from, counts, a sha256 per file; sealed by its own
+``manifest.json``      version, where everything came from, counts
 ``queries.arrow``      ``query_id`` and, of texts, ``text``
 ``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
 ``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rerank.errors import NotFoundError, UserError
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
@@ -42,15 +42,15 @@ TABLES = ("queries", "documents", "candidates", "ends")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a lists folder, checked for its version and its seal."""
+    """The manifest of a lists folder, checked for its version."""
     path = folder / MANIFEST
     if not path.is_file():
         raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
-    manifest = read_sealed(path)
+    manifest = read_json(path)
     if (version := manifest.get("version")) != VERSION:
         raise UserError(f"{path}: lists of version {version}, this is version {VERSION}; build them again")
-    if lost := [name for name in manifest["files"] if not (folder / name).is_file()]:
-        raise NotFoundError(f"{folder / lost[0]}: no such file, but {MANIFEST} has it; build the lists again")
+    if lost := [name for name in TABLES if not (folder / f"{name}.arrow").is_file()]:
+        raise NotFoundError(f"{folder / lost[0]}.arrow: no such file; build the lists again")
     return manifest
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,8 +18,7 @@ from rerank.lists.layout import TABLES, read_manifest
 from rerank.lists.scaled import scaled_rows
 from rerank.storage.arrow import Array, read_arrow
 from rerank.storage.files import atomic_file, cannot_be_written
-from rerank.storage.hashes import check_files, check_seal
-from rerank.storage.locks import held
+from rerank.storage.locks import exclusive_lock
 
 
 class Store:
@@ -57,12 +55,11 @@ class Store:
         return self.manifest["order"]
 
     def table(self, name: str) -> pa.Table:
-        """One of the four tables, its file checked at its first use."""
+        """One of the four tables, mapped at its first use."""
         if name not in self._tables and self.parts:
             self._tables[name] = _joined(self.parts, name)
         elif name not in self._tables:
             assert self.folder is not None
-            check_files(self.folder, {f"{name}.arrow": self.manifest["files"][f"{name}.arrow"]})
             self._tables[name] = read_arrow(self.folder / f"{name}.arrow")
         return self._tables[name]
 
@@ -113,7 +110,6 @@ class Store:
         """All judgments; None where there are none. Those of lists that are judged as a whole are their grades."""
         if self.folder is None or self.manifest["judgments"] != "qrels.trec":
             return self._qrels
-        check_files(self.folder, {"qrels.trec": self.manifest["files"]["qrels.trec"]})
         return read_qrels(self.folder / "qrels.trec")
 
     @property
@@ -149,12 +145,6 @@ class Store:
             raise UserError(f"{self}: has no column {name!r}{nearest(name, self.column_names)}; {there}")
         return load_column(self.column_path(name), self.manifest["candidates"])
 
-    def column_hash(self, name: str) -> str:
-        """The hash of a column's file, or of its numbers where there is none."""
-        if self.folder is not None and self.column_path(name).is_file():
-            return check_seal(self.column_path(name))
-        return hashlib.sha256(np.ascontiguousarray(self.entry(name).values).data).hexdigest()
-
     def column_path(self, name: str) -> Path:
         assert self.folder is not None
         return self.folder / "columns" / f"{name}.arrow"
@@ -184,7 +174,7 @@ class Store:
             self._columns[name] = Column(whole, called, made or {})
             return
         path = self.column_path(name)
-        with held(path, f"adding column {name}", wait=True):
+        with exclusive_lock(path, wait=True):
             self._check_absent(name)
             with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
                 for block in blocks:
@@ -206,7 +196,7 @@ class Store:
         if name == self.order:
             raise UserError(f"{self}: is in the order of column {name}, which therefore stays")
         path = self.column_path(name)
-        with held(path, f"removing column {name}", wait=True), cannot_be_written(path):
+        with exclusive_lock(path, wait=True), cannot_be_written(path):
             path.unlink(missing_ok=True)
         self._columns.pop(name, None)
 
@@ -257,11 +247,6 @@ class Store:
         entries = {name: self.entry(name) for name in self.column_names}
         columns = {name: replace(column, values=np.array(column.values)) for name, column in entries.items()}
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
-
-    def texts_hash(self) -> str:
-        """What a folder keys by that is computed from its texts; without one, that is in `memory` with them."""
-        files = {} if self.folder is None else self.manifest["files"]
-        return " ".join(files.get(name, "") for name in ("queries.arrow", "documents.arrow"))
 
 
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:

@@ -19,9 +19,8 @@ from rerank.errors import UserError
 from rerank.lists.store import Store
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array, ArrowWriter, Ragged, read_arrow
-from rerank.storage.files import atomic_folder, digest
-from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
-from rerank.storage.locks import held, tidied
+from rerank.storage.files import atomic_folder, digest, read_json, write_json
+from rerank.storage.locks import exclusive_lock
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -178,7 +177,7 @@ def tokenise(
         raise UserError(f"{tokenizer.name_or_path}: has no fast tokenizer (tokenizer.json); choose a model with one")
     if not store.has_text:
         raise UserError(f"{store}: has no texts to read; use a model over columns, such as MLP or LightGBM")
-    key = digest(store.texts_hash(), _rules(backend), f"{query.key()}/{document.key()}")
+    key = digest(_rules(backend), f"{query.key()}/{document.key()}")
     if key not in store.memory:
         if store.parts:
             parts = [tokenise(part, tokenizer, query_length, document_length, around) for part in store.parts]
@@ -201,17 +200,11 @@ def _rules(backend: Any) -> str:
 
 def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:
     """The tokens in a folder, computed into it by the first process that needs them; others wait."""
-    if (folder / REPORT).is_file():
-        tidied(folder)
-    else:
-        with held(folder, "tokenising", wait=True):
+    if not (folder / REPORT).is_file():
+        with exclusive_lock(folder, wait=True):
             if not (folder / REPORT).is_file():
                 with atomic_folder(folder, replace=True) as temporary:
                     _write(store, temporary, tokenizer, query, document)
-    try:
-        check_files(folder, read_sealed(folder / REPORT)["files"])
-    except UserError as error:
-        raise UserError(f"{error} (it is a cache: the folder {folder} may be removed)") from error
     return _read(folder)
 
 
@@ -229,11 +222,11 @@ def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query
                 file.add({"ids": ids})
                 report[f"truncated_{name}"] += cut
                 progress.update(len(texts))
-    write_sealed(folder / REPORT, report | {"files": hash_files(folder, [f"{name}.arrow" for name, _, _ in sides])})
+    write_json(folder / REPORT, report)
 
 
 def _read(folder: Path, in_memory: bool = False) -> Tokens:
-    report = read_sealed(folder / REPORT)
+    report = read_json(folder / REPORT)
     read = (lambda path: pa.ipc.open_stream(path.read_bytes()).read_all()) if in_memory else read_arrow
     queries, documents = (Ragged(read(folder / f"{name}.arrow").column("ids")) for name in ("queries", "documents"))
     return Tokens(queries, documents, report["truncated_documents"])

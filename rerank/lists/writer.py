@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,7 @@ from rerank.lists.columns import as_column, check_name, column_file, write_colum
 from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION, candidates_hash, is_lists_folder
 from rerank.lists.store import Store
 from rerank.storage.arrow import Array, FlatFile, read_arrow
-from rerank.storage.files import atomic_folder
-from rerank.storage.hashes import hash_files, write_sealed
+from rerank.storage.files import atomic_folder, write_json
 
 Judgments = Literal["qrels.trec", "grades"]
 """Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""
@@ -43,7 +43,7 @@ def _keep_what_fits(old: Path, new: Path) -> None:
         before, after = Store.open(old), Store.open(new)
     except UserError:  # of another version, or damaged
         return
-    if before.texts_hash() != after.texts_hash():
+    if not all(filecmp.cmp(old / name, new / name, shallow=False) for name in ("queries.arrow", "documents.arrow")):
         return
     if (old / "tokens").is_dir():
         shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
@@ -110,7 +110,6 @@ class StoreWriter(ExitStack):
         (self.folder / "columns").mkdir()
         for name, file in self._columns.items():
             write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made[name])
-        files = sorted(path.name for path in self.folder.iterdir() if path.is_file())
         manifest = {
             "version": VERSION,
             "rerank": __version__,
@@ -121,9 +120,8 @@ class StoreWriter(ExitStack):
             "counts": dict(counts),
             "columns": list(self.names),
             "candidates": candidates,
-            "files": hash_files(self.folder, files),
         }
-        write_sealed(self.folder / MANIFEST, manifest)
+        write_json(self.folder / MANIFEST, manifest)
 
 
 def write_qrels(path: Path, qrels: Qrels) -> None:

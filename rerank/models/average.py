@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, FILES, MIX, TRAINED_ON, checked_contract, write_contract
+from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, MIX, TRAINED_ON, read_contract, write_contract
 from rerank.models.weights import write_weights
 from rerank.storage.files import atomic_folder
 
-IGNORED = (FILES, MIX, "name", "elsewhere", *AFTERWARDS)
+IGNORED = (MIX, "name", "elsewhere", *AFTERWARDS)
 """Keys of ``rerank.json`` in which averaged models may differ."""
 
 
@@ -45,7 +45,7 @@ def average_weights(models: Sequence[str | Path], output: str | Path, weights: S
     folders, shares = [Path(model) for model in models], list(weights or [1 / max(len(models), 1)] * len(models))
     if len(folders) < 2 or len(shares) != len(folders) or not math.isclose(sum(shares), 1, abs_tol=1e-6):
         raise UserError("weights: expected two or more models, and a weight for each, in sum 1")
-    contracts = [checked_contract(folder) for folder in folders]
+    contracts = [read_contract(folder) for folder in folders]
     for folder, contract in zip(folders, contracts, strict=True):
         keys = (contract.keys() | contracts[0].keys()) - {*IGNORED}
         if other := sorted(key for key in keys if contract.get(key) != contracts[0].get(key)):
@@ -60,7 +60,7 @@ def average_weights(models: Sequence[str | Path], output: str | Path, weights: S
             raise UserError(f"{folder}: has weights of other shapes than {folders[0]}")
         for name in total:
             total[name] += share * state[name].double()
-    kept = {key: value for key, value in contracts[0].items() if key not in (FILES, MIX, *AFTERWARDS)}
+    kept = {key: value for key, value in contracts[0].items() if key not in (MIX, *AFTERWARDS)}
     if seen := "".join(contract.get(TRAINED_ON, "") for contract in contracts):
         kept[TRAINED_ON] = seen
     with atomic_folder(output) as folder:

@@ -1,8 +1,4 @@
-"""``rerank.json``, the file beside a model's weights: what its inputs look like, which class reads it, and its files.
-
-It is sealed, and holds the SHA-256 of every file of the model, so that no damage goes unnoticed. The card,
-``README.md``, is left out: it belongs to whoever publishes the model.
-"""
+"""``rerank.json``, the file beside a model's weights: its class, and what its inputs look like."""
 
 from __future__ import annotations
 
@@ -13,69 +9,46 @@ from typing import Any
 
 from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
-from rerank.models.weights import check_names, check_plain
 from rerank.settings.described import class_path
-from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
-from rerank.storage.identity import is_ours
+from rerank.storage.files import digest, read_json, write_json
+from rerank.storage.fingerprint import fingerprint, is_ours
 
 CONTRACT, CARD = "rerank.json", "README.md"
 
-FILES, TRAINED_ON, LAYOUT, START, MIX, CALIBRATION = "files", "trained_on", "layout", "start", "mix", "calibration"
-"""Its keys for the hashes of the model's files, the queries of the training (:mod:`rerank.scoring.in_sample`), which
-feature of a file is which number (:mod:`rerank.features.letor`), the columns that a model starts from, the weights of a
-mix (:class:`rerank.models.mixed.Mixed`), and what makes probabilities of the scores
+TRAINED_ON, LAYOUT, START, MIX, CALIBRATION = "trained_on", "layout", "start", "mix", "calibration"
+"""Its keys for the queries of the training (:mod:`rerank.scoring.in_sample`), the numbers of features in a file
+(:mod:`rerank.features.letor`), the columns that a model starts from, the weights of a mix
+(:class:`rerank.models.mixed.Mixed`), and calibrated probabilities
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""
 
-PARTS = {
-    **dict.fromkeys(("class", "name", "head", "long", TRAINED_ON), str),
-    **dict.fromkeys(("query_length", "document_length", "positions", "trees", "depth"), int),
-    **dict.fromkeys((START, "template", "base", "settings", LAYOUT, MIX, CALIBRATION, FILES), dict),
-    **dict.fromkeys(("columns", "normalise", "weights"), list),
-    **dict.fromkeys(("first_stage_weight", "elsewhere"), float),
-}
-"""Types of its values, and of those of ``start``."""
-
-LISTS = {"columns": str, "normalise": dict, "weights": float}
-"""Types of what is in its lists."""
-
 AFTERWARDS = ("first_stage_weight", TRAINED_ON, CALIBRATION)
 """Its keys for what was found out after the model was saved, and decides no score."""
 
 
+FILES_OF_MODEL = (
+    *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
+    *("model.txt", "model.json"),
+)
+"""Weights, configuration and tokenizer; trees."""
+
+
 def read_contract(folder: Path) -> dict[str, Any]:
-    """The contract saved with a model of ours; empty for other models."""
-    check_plain(folder)
+    """Read ``rerank.json`` of a model of ours; empty for other models."""
     path = folder / CONTRACT
     if not path.is_file():
         return {}
-    content = read_sealed(path)
-    if FILES not in content:
-        raise UserError(f"{path}: names no {FILES}; save the model again")
-    check_parts(path, content)
-    check_names(path, content[FILES])
-    return content
-
-
-def check_parts(where: Path, content: Mapping[str, Any]) -> None:
-    """Refuse values of other types than those that are written."""
-    for key, kind in PARTS.items():
-        value = content.get(key)
-        fits = isinstance(value, int | float if kind is float else kind) and not isinstance(value, bool)
-        if key in content and not fits:
-            raise UserError(f"{where}: {key}: expected {kind.__name__}, not {value!r}; save the model again")
-        if isinstance(value, list) and key in LISTS and not all(isinstance(inner, LISTS[key]) for inner in value):
-            raise UserError(f"{where}: {key}: expected a list of {LISTS[key].__name__}; save the model again")
-    if START in content:
-        check_parts(where, content[START])
+    content = read_json(path)
     for key, check in ((MIX, check_mix), (CALIBRATION, Calibration.of)):
         if key in content:
             try:
                 check(content[key])
-            except UserError as error:
-                raise UserError(f"{where}: {key}: {error}; save the ranker again") from error
+            except (UserError, AttributeError, TypeError) as error:
+                raise UserError(f"{path}: {key}: {error}; save the ranker again") from error
+    return content
 
 
 def check_mix(mix: Mapping[str, Any]) -> None:
@@ -96,25 +69,29 @@ def check_mix(mix: Mapping[str, Any]) -> None:
         raise UserError("all weights are 0")
 
 
-def checked_contract(folder: Path) -> dict[str, Any]:
-    """The contract, after the model's files were compared with it; empty for other models."""
-    contract = read_contract(folder)
-    check_files(folder, contract.get(FILES, {}))
-    return contract
-
-
-def write_contract(folder: Path, contract: dict[str, Any]) -> None:
-    """Write ``rerank.json`` with the hashes of all other files of the folder, which are there already."""
-    others = (path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-    names = sorted(path.name for path in others if path.name not in (CONTRACT, CARD))
-    write_sealed(folder / CONTRACT, contract | {FILES: hash_files(folder, names)})
+def write_contract(folder: Path, contract: Mapping[str, Any]) -> None:
+    """Write ``rerank.json``."""
+    write_json(folder / CONTRACT, contract)
 
 
 def add_to_contract(folder: Path, values: dict[str, Any]) -> None:
-    """Add what was found out after the model was saved."""
-    write_sealed(folder / CONTRACT, read_contract(folder) | values)
+    """Add values to ``rerank.json``."""
+    write_contract(folder, read_contract(folder) | values)
+
+
+def hash_model(folder: Path, mix: bool = True) -> str:
+    """Return one digest of all that decides a model's scores: weights, configuration, tokenizer, ``rerank.json``.
+
+    Args:
+        folder: the model's folder.
+        mix: count the weights of a ranker that mixes its model's scores with columns.
+    """
+    left_out = AFTERWARDS if mix else (*AFTERWARDS, MIX)
+    contract = {key: value for key, value in read_contract(folder).items() if key not in left_out}
+    paths = sorted({path for pattern in FILES_OF_MODEL for path in folder.glob(pattern)})
+    return digest(fingerprint(contract), *(part for path in paths for part in (path.name, path)))
 
 
 def class_name(kind: type) -> str:
-    """A class as a contract has it: ours by its short name, so that it may move; a user's by its import path."""
+    """Name a class as ``rerank.json`` does: ours by its short name, others by their import path."""
     return kind.__name__ if is_ours(kind) else class_path(kind)

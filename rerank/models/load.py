@@ -23,12 +23,12 @@ from rerank.models.contract import (
     LAYOUT,
     MIX,
     TRAINED_ON,
-    checked_contract,
+    read_contract,
     read_contract,
     write_contract,
 )
 from rerank.storage.files import atomic_folder
-from rerank.storage.hashes import write_sealed
+from rerank.storage.files import write_json
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -136,10 +136,10 @@ def write_ranker(
             write_contract(folder, {"class": FUSION} | mix)
             return
         source = Path(model)
-        if checked_contract(source).get("class") == FUSION:
+        if read_contract(source).get("class") == FUSION:
             raise UserError(f"{model}: mixes columns alone, there is no model in it")
         copy_model(source, folder)
         contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
-        write_sealed(folder / CONTRACT, contract | mix)
+        write_json(folder / CONTRACT, contract | mix)
         if (card := folder / CARD).is_file():
             card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")

@@ -28,7 +28,7 @@ from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.report.charts import precision_recall
 from rerank.retrieval.runs import Run
-from rerank.storage.locks import written
+from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -94,7 +94,7 @@ def render_page(report: Report) -> str:
 def write_report(report: Report, path: str | Path) -> None:
     """Write the page, whole or not at all."""
     content = render_page(report)
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write(content)
 
 

@@ -26,9 +26,8 @@ from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, RunTable, Scored
 from rerank.settings.ranges import NotNegative, Share, check_arguments
 from rerank.storage.arrow import FlatFile, batched
-from rerank.storage.files import atomic_folder, cache_folder, digest, warn_once
-from rerank.storage.hashes import read_sealed, sha256_of_files, write_sealed
-from rerank.storage.locks import held, tidied
+from rerank.storage.files import atomic_folder, cache_folder, digest, read_json, warn_once, write_json
+from rerank.storage.locks import exclusive_lock
 
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""
@@ -92,32 +91,27 @@ def build_index(
     name = analyzer_name(language)
     if isinstance(collection, LuceneCollection):
         return collection.index
-    key = digest(collection.fingerprint(), name, "hashed", anserini_jar().name)
+    key = digest(collection.fingerprint(), name, anserini_jar().name)
     with contextlib.ExitStack() as locks:
         if folder is None:
             indexes = cache_folder() / "indexes"
             slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
             # The splits of a collection share its documents, so the hash alone decides.
             if found := _find(indexes, key):
-                tidied(indexes / key)
-                tidied(found)
                 return found
-            locks.enter_context(held(indexes / key, f"indexing {collection.name}", wait=True))
+            locks.enter_context(exclusive_lock(indexes / key, wait=True))
             folder = _find(indexes, key) or indexes / f"{slug}-{key}"
         if not folder.exists():  # one that is there may be on a disk that cannot be written to
-            locks.enter_context(held(folder, f"indexing {collection.name}", wait=True))
+            locks.enter_context(exclusive_lock(folder, wait=True))
         if folder.exists():
             if _key_of(folder) == key:
-                tidied(folder)
                 return folder
             advice = "remove it or name another folder"
             raise UserError(f"{folder}: holds no index of {collection.name} as it is now; {advice}")
         with atomic_folder(folder) as temporary:
             counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
             about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
-            paths = sorted(temporary.iterdir())
-            hashed = {"files": [path.name for path in paths], "sha256 of files": sha256_of_files(temporary, paths)}
-            write_sealed(temporary / MANIFEST, about | counts | hashed)
+            write_json(temporary / MANIFEST, about | counts)
     return folder
 
 
@@ -128,7 +122,7 @@ def _find(indexes: Path, key: str) -> Path | None:
 def _key_of(folder: Path) -> str | None:
     """What an index was built from; None where the folder holds something else."""
     try:
-        return str(read_sealed(folder / MANIFEST)["key"])
+        return str(read_json(folder / MANIFEST)["key"])
     except (UserError, KeyError):
         return None
 
@@ -234,7 +228,7 @@ class BM25:
         searcher.set_bm25(float(self.k1), float(self.b))
         wanted = stored_as = analyzer_name(self.language)
         if (index / MANIFEST).is_file():  # somebody else's index does not say how its texts were analysed
-            stored_as = read_sealed(index / MANIFEST).get("analyzer", wanted)
+            stored_as = read_json(index / MANIFEST).get("analyzer", wanted)
         if stored_as != wanted:
             raise UserError(f"{index}: was analysed by {stored_as}, not {wanted}; give the --language of the index")
         if wanted != ENGLISH:

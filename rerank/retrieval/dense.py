@@ -10,13 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections import Collection, Document, Query
-from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.arrow import Array, batched, read_arrow, write_arrow
-from rerank.storage.files import atomic_file, cache_folder, digest
-from rerank.storage.hashes import UNSEALED, check_seal, read_sealed, seal, write_sealed
-from rerank.storage.locks import held
+from rerank.storage.files import atomic_file, cache_folder, digest, read_json, write_json
+from rerank.storage.locks import exclusive_lock
 
 DENSE = "dense"
 """The column of its scores."""
@@ -58,28 +56,24 @@ class Vectors:
         """Encode documents, but for the blocks that a killed process has left whole."""
         if (self.folder / WHOLE).exists():
             return
-        with held(self.folder, f"embedding with {encoder.name}", wait=True):
+        with exclusive_lock(self.folder, wait=True):
             count = blocks = 0
             with tqdm(documents, f"embedding with {encoder.name}", total, unit=" documents", disable=None) as bar:
                 for number, block in enumerate(batched(bar, BLOCK)):
-                    try:
-                        check_seal(self.path(number))
-                    except UserError:  # it is not there, or damaged
+                    if not self.path(number).is_file():
                         self._write(number, block, encoder.documents([document.text for document in block]))
                     count, blocks = count + len(block), number + 1
-            write_sealed(self.folder / WHOLE, {"documents": count, "blocks": blocks})
+            write_json(self.folder / WHOLE, {"documents": count, "blocks": blocks})
 
     def _write(self, number: int, documents: Sequence[Document], vectors: Array) -> None:
         rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.astype(np.float16).ravel()), vectors.shape[1])
-        schema = pa.schema([("doc_id", pa.string()), ("vector", rows.type)], metadata=UNSEALED)
+        schema = pa.schema([("doc_id", pa.string()), ("vector", rows.type)])
         with atomic_file(self.path(number)) as temporary:
             write_arrow(temporary, schema, [{"doc_id": [document.id for document in documents], "vector": rows}])
-            seal(temporary)
 
     def blocks(self) -> Iterator[tuple[list[str], Array]]:
         """Ids and vectors, ``[n, D]`` float32, block by block."""
-        for number in range(read_sealed(self.folder / WHOLE)["blocks"]):
-            check_seal(self.path(number))
+        for number in range(read_json(self.folder / WHOLE)["blocks"]):
             table = read_arrow(self.path(number))
             size = table.schema.field("vector").type.list_size
             flat = pa.chunked_array([chunk.flatten() for chunk in table.column("vector").chunks], pa.float16())

@@ -15,10 +15,10 @@ from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.models.contract import AFTERWARDS, FILES, MIX, read_contract
+from rerank.models.contract import hash_model
 from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines
-from rerank.models.weights import find_model, initial_hashes
+from rerank.models.weights import find_model
 from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import check_out_of_sample
@@ -27,8 +27,7 @@ from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
 from rerank.storage.arrow import Array
 from rerank.storage.files import is_stream
-from rerank.storage.identity import id_of
-from rerank.storage.locks import held, tidied
+from rerank.storage.locks import exclusive_lock
 
 
 def add_model(
@@ -74,7 +73,6 @@ def add_model(
                     if main:
                         store.add_column(name, values, made=made)
         elif main:  # what was killed between the column and the end
-            tidied(place)
             shutil.rmtree(place, ignore_errors=True)
         covered = Coverage.of(store, store.entry(name).values)
         log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
@@ -93,11 +91,7 @@ def run_name(model: str | Path) -> str:
 
 def model_hash(model: str | Path, mix: bool = True) -> str:
     """The hash of what decides the scores of a model, or of a ranker that mixes."""
-    contract = read_contract(Path(model))
-    files = contract[FILES] if contract else initial_hashes(find_model(str(model)))
-    left_out = (FILES, *AFTERWARDS, *([] if mix else [MIX]))
-    known = {key: value for key, value in contract.items() if key not in left_out}
-    return id_of({"contract": known, "files": files})
+    return hash_model(Path(model) if Path(model).is_dir() else find_model(str(model)), mix)
 
 
 def cosine_name(model: str | Path) -> str:
@@ -124,7 +118,7 @@ def add_cosines(
         raise UserError(f"{store}: has feature vectors, and no texts that {model} could read")
     encoder = Embedder(str(model), precision)
     made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
-    with held(store.folder / "columns" / f".{name}.vectors", f"rerank add --embed {model}", wait=True):
+    with exclusive_lock(store.folder / "columns" / f".{name}.vectors", wait=True):
         if not is_there(store, name, made):
             vectors = store.folder / "columns" / f".{name}.vectors"
             store.add_column(name, cosines(Lists.of(store).with_added(), encoder, vectors / encoder.id), made=made)
@@ -161,7 +155,7 @@ def write_reranked(
 
 
 def _write(lists: Lists, scores: Array, output: str | Path) -> None:
-    with held(output, "rerank rerank", wait=True):  # clears away what a killed one left
+    with exclusive_lock(output, wait=True):  # clears away what a killed one left
         run = lists.run(scores)
         write_run(output, run, tag="rerank")
     log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))

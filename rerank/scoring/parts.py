@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.errors import UserError
-from rerank.lists.scaled import SCALED
+from rerank.lists.content import content_hashes
 from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.mixed import unmixed
@@ -20,10 +19,9 @@ from rerank.models.scorer import Scorer
 from rerank.progress import log
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array, blocks, read_arrow, write_arrow
-from rerank.storage.files import atomic_file, digest
-from rerank.storage.hashes import UNSEALED, check_seal, seal
-from rerank.storage.identity import canonical
-from rerank.storage.locks import held
+from rerank.storage.files import atomic_file
+from rerank.storage.fingerprint import fingerprint
+from rerank.storage.locks import exclusive_lock
 
 PAIRS, MOST = 8_192, 1 << 19
 """Candidates in a part, about, and on a GPU at the most; a list is never cut."""
@@ -32,7 +30,7 @@ WORK = 7.5e12
 """Candidates times weights of a part on a GPU: ten seconds at 300 TFLOP/s, with 200 tokens a candidate. The GPU waits
 while a part is written and the next one begun."""
 
-SCHEMA = pa.schema([("score", pa.float32())], metadata=UNSEALED)
+SCHEMA = pa.schema([("score", pa.float32())])
 
 
 class Parts:
@@ -41,13 +39,9 @@ class Parts:
     def __init__(self, place: Path, model: Model, lists: Lists, made: Mapping[str, Any]) -> None:
         model.check(lists)
         names = getattr(model, "names", None) or model.columns  # of vectors, what training settled
-        files = {name.partition("/")[0].partition(SCALED)[0] for name in names}
-        columns = {name: lists.store.column_hash(name) for name in files}
-        which = np.concatenate([lists.queries, lists.lengths]).astype(np.int64).tobytes()
-        about = canonical([made, columns])
+        content = content_hashes(lists, sorted({name.partition("/")[0] for name in names}))
         pairs = pairs_of(model)
-        read = lists.store.manifest["candidates"], lists.store.texts_hash()
-        self._folder = place / digest("4", *read, which, about, str(pairs))
+        self._folder = place / fingerprint({"made": made, "lists": content, "pairs": pairs})[:16]
         self._lists, self._ranges = lists, blocks(lists.offsets, pairs)
 
     def lists(self, part: int) -> Lists:
@@ -62,7 +56,7 @@ class Parts:
         return f"part {part + 1} of {len(self._ranges)}"
 
     def missing(self, name: str) -> list[int]:
-        missing = [part for part in range(len(self._ranges)) if not self._is_whole(part)]
+        missing = [part for part in range(len(self._ranges)) if not self._path(part).exists()]
         if len(missing) < len(self._ranges):
             done = len(self._ranges) - len(missing)
             log.info("%s: resuming, %d of %d parts are done", name, done, len(self._ranges))
@@ -71,16 +65,9 @@ class Parts:
     def _path(self, part: int) -> Path:
         return self._folder / f"{part:06d}.arrow"
 
-    def _is_whole(self, part: int) -> bool:
-        try:
-            return self._path(part).exists() and bool(check_seal(self._path(part)))
-        except UserError:
-            return False
-
     def write(self, part: int, scores: Array) -> None:
         with atomic_file(self._path(part)) as temporary:
             write_arrow(temporary, SCHEMA, [{"score": scores}])
-            seal(temporary)
 
     def scores(self) -> Array:
         parts = (read_arrow(self._path(part))["score"].to_numpy() for part in range(len(self._ranges)))
@@ -101,7 +88,7 @@ def kept_in(place: Path, name: str, main: bool) -> Iterator[None]:
     with ExitStack() as stack:
         with together():
             if main:
-                stack.enter_context(held(place, f"scoring {name}"))
+                stack.enter_context(exclusive_lock(place))
         yield
         if main:
             shutil.rmtree(place, ignore_errors=True)

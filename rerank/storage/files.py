@@ -10,6 +10,7 @@ import functools
 import gzip
 import hashlib
 import io
+import json
 import logging
 import lzma
 import os
@@ -18,7 +19,7 @@ import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -159,12 +160,20 @@ def digest(*parts: str | bytes | Path) -> str:
     total = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
+            if not part.is_file():
+                raise NotFoundError(f"{part}: no such file")
             with part.open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
         else:
             data = part.encode() if isinstance(part, str) else part
             total.update(len(data).to_bytes(8, "little") + data)
     return total.hexdigest()[:16]
+
+
+def file_state(paths: Sequence[Path]) -> str:
+    """Return a digest of names, sizes and modification times, which tells changed files without reading them."""
+    stats = [path.stat() for path in paths]
+    return digest(*(f"{path.name} {stat.st_size} {stat.st_mtime_ns}" for path, stat in zip(paths, stats, strict=True)))
 
 
 def cache_folder() -> Path:
@@ -185,6 +194,10 @@ def old_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.rerank-old")
 
 
+LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<kind>[0-9a-f]{8}\.tmp|rerank-old)")
+"""Names that `temporary_beside` and `old_beside` make."""
+
+
 def make_parent(path: Path) -> None:
     """Make the folder that a file or folder shall be in."""
     for folder in path.parents:
@@ -202,6 +215,45 @@ def cannot_be_written(path: Path) -> Iterator[None]:
         raise UserError(
             f"{path}: cannot be written ({error.strerror}); check permissions and free space, or name another place"
         ) from error
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers left in a folder; a folder that one of them was replacing is put back.
+
+    Args:
+        folder: where they wrote.
+        name: the file or folder that they wrote; all of them by default. The caller has its lock.
+    """
+    for path in [*folder.glob(".*")]:
+        if (found := LEFTOVER.fullmatch(path.name)) is None or name not in (None, found["name"]):
+            continue
+        target = folder / found["name"]
+        if found["kind"] == "rerank-old" and not os.path.lexists(target):
+            os.rename(path, target)
+            logging.getLogger("rerank").warning("%s: put back, as the process that replaced it was killed", target)
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON object, whole or not at all."""
+    with atomic_write(path) as file:
+        file.write(json.dumps(content, indent=2) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a UserError names a file that holds none."""
+    if not path.is_file():
+        raise NotFoundError(f"{path}: no such file")
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read ({one_line(error)}); copy or make it again") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path}: expected a JSON object; copy or make it again")
+    return content
 
 
 def check_folder(output: str | Path | None) -> None:
@@ -305,8 +357,8 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
 
     Args:
         path: where the folder shall be; through a symbolic link, the folder behind it.
-        replace: whether a folder that is there already gives way. It is moved aside, then deleted; if the process is
-            killed in between, the next `rerank.storage.locks.held` of this path puts it back.
+        replace: replace a folder that is there already. It is moved aside, then deleted; if the process is
+            killed in between, the next `remove_leftovers` puts it back.
 
     Yields:
         The temporary folder to fill; it is deleted when the block raises.

@@ -7,8 +7,7 @@ import hashlib
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from rerank.settings.described import Described, class_path, described
@@ -60,15 +59,6 @@ def first_difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] 
         pairs = ((f"{inner}{name}", old.get(name), new.get(name)) for name in {**new, **old})
         return next(filter(None, (first_difference(one, other, name) for name, one, other in pairs)), None)
     return (key, old, new) if fingerprint(old) != fingerprint(new) else None
-
-
-def hash_files(paths: Iterable[Path]) -> str:
-    """Return one SHA-256 of the names and contents of files, in this order."""
-    total = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            total.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return total.hexdigest()
 
 
 def is_ours(kind: type) -> bool:

@@ -9,10 +9,11 @@ import json
 import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rerank.settings.described import Described, class_path, described
-from rerank.storage.hashes import sha256_of
+from rerank.storage.files import digest
 
 SHOWN = 12
 """Characters of an id that names of files and folders end in."""
@@ -87,7 +88,7 @@ def _source_hash(kind: type) -> str:
     """The hash of the module that defines a class; of its functions where there is no file, as in a notebook."""
     path = getattr(sys.modules.get(kind.__module__), "__file__", None)
     if path and path.endswith(".py"):
-        return sha256_of(path)
+        return digest(Path(path))
     functions = [inspect.unwrap(value) for value in vars(kind).values() if inspect.isfunction(value)]
     try:
         source = "".join(map(inspect.getsource, functions))

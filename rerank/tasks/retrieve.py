@@ -127,7 +127,7 @@ def retrieve(
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run
-    from rerank.storage.locks import held
+    from rerank.storage.locks import exclusive_lock
 
     check_arguments(retrieve, {"depth": depth, "search": search})
     with ExitStack() as opened:
@@ -139,7 +139,7 @@ def retrieve(
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
-        opened.enter_context(held(folder, "rerank retrieve"))
+        opened.enter_context(exclusive_lock(folder))
         source = _opened(collection, fields, columns)
         if (own := own_queries(source, queries)) is not None:
             source, queries = own, None

@@ -6,14 +6,12 @@ import math
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.models.weights import copied
-from rerank.storage.files import atomic_folder
-from rerank.storage.hashes import check_files, hash_files, read_sealed, write_sealed
+from rerank.storage.files import atomic_folder, read_json, write_json
 from rerank.training.run_folder import CHECKPOINTS
 from rerank.training.step import MemoryLimits, Step
 
@@ -21,10 +19,6 @@ KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
 
 STATE = "state.json"
-"""In a checkpoint: the state, sealed, with the SHA-256 of the other files."""
-
-FILES = "files"
-"""Its key for them."""
 
 
 @dataclass
@@ -67,8 +61,7 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
         held = optimizer.state_dict()["state"]
         moments = {f"{index}.{name}": value for index, values in held.items() for name, value in values.items()}
         save_file(copied(moments), str(temporary / "optimizer.safetensors"))
-        names = sorted(file.name for file in temporary.iterdir())
-        write_sealed(temporary / STATE, asdict(state) | {FILES: hash_files(temporary, names)})
+        write_json(temporary / STATE, asdict(state))
     for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
         shutil.rmtree(old)
 
@@ -81,16 +74,10 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     if not folders:
         return None
     folder = folders[-1]
-    before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
-    try:
-        values = check_checkpoint(folder)
-    except (UserError, OSError) as error:
-        raise UserError(
-            f"{folder}: damaged checkpoint ({one_line(error)}); remove this folder to resume {before}"
-        ) from error
+    values = read_json(folder / STATE)
     weights = load_file(str(folder / "model.safetensors"))
     known, limits = asdict(State()).keys(), values.get("limits", {})
-    same_keys = {*values} == {*known, FILES} and {*limits} == {*asdict(MemoryLimits())}
+    same_keys = values.keys() == known and {*limits} == {*asdict(MemoryLimits())}
     if not same_keys or _shapes(weights) != _shapes(_changing(model)):
         raise UserError(
             f"{folder}: the checkpoint of another version of rerank or of what it builds on; use the versions in "
@@ -117,13 +104,6 @@ def check_weights(model: torch.nn.Module, where: str) -> None:
             f"{where}: the weights are not finite (their norm is {norm:g}); "
             "lower optimization.encoder_lr and head_lr, and train anew in another folder"
         )
-
-
-def check_checkpoint(folder: Path) -> dict[str, Any]:
-    """What ``state.json`` of a checkpoint holds, after its files were compared with it."""
-    values = read_sealed(folder / STATE)
-    check_files(folder, values[FILES])
-    return values
 
 
 def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:

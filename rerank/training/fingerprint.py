@@ -11,7 +11,7 @@ from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.models.base import Model
-from rerank.models.weights import hash_model
+from rerank.models.contract import hash_model
 from rerank.storage import fingerprint as settings
 from rerank.training.config import TrainConfig
 

@@ -27,7 +27,7 @@ from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
 from rerank.scoring.shared import scores_by
 from rerank.settings.described import described
-from rerank.storage.locks import held, tidied
+from rerank.storage.locks import exclusive_lock
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.ids import identity_of
 from rerank.training.measurement import read_start
@@ -198,14 +198,12 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     measures = folder.finished()
     if measures is not None:
         log.info("%s is complete; name another output to train again", output)
-        if is_main():
-            tidied(folder.path)
         measures = _with_known_test(config, splits, folder, measures)
     if measures is None:
         with ExitStack() as stack:
             stack.enter_context(log_file(folder.path))
             if is_main():
-                stack.enter_context(held(folder.path, "rerank train"))
+                stack.enter_context(exclusive_lock(folder.path))
             if folder.finished() is not None:
                 measures = _measure(config, splits, folder)
             else:

@@ -11,7 +11,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery, parse_measures
 from rerank.retrieval.runs import Run, read_run, write_run
-from rerank.storage.hashes import read_sealed, sha256_of, write_sealed
+from rerank.storage.files import digest, read_json, write_json
 from rerank.storage.identity import id_of
 from rerank.training.ids import file_of
 
@@ -24,14 +24,14 @@ OTHERS = ("with_first_stage", "first_stage", "baseline", "start", "ranker")
 
 def write_start(folder: Path, tables: Mapping[str, PerQuery]) -> None:
     """Write the values of every query before the first step."""
-    write_sealed(folder / START, {name: _as_json(table) for name, table in tables.items()})
+    write_json(folder / START, {name: _as_json(table) for name, table in tables.items()})
 
 
 def read_start(folder: Path) -> dict[str, PerQuery]:
     """What `write_start` wrote; empty where nothing was measured before the first step."""
     if not (folder / START).is_file():
         return {}
-    return {name: _from_json(content) for name, content in read_sealed(folder / START).items()}
+    return {name: _from_json(content) for name, content in read_json(folder / START).items()}
 
 
 def write_measurement(
@@ -39,7 +39,7 @@ def write_measurement(
 ) -> None:
     """Write the values of every query, and of the :data:`OTHERS` what was found."""
     name = id_of(identity)
-    write_sealed(folder / file_of(name), {"id": name, **_as_json(table), **(others or {})})
+    write_json(folder / file_of(name), {"id": name, **_as_json(table), **(others or {})})
 
 
 def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuery, dict[str, Any]] | None:
@@ -48,7 +48,7 @@ def read_measurement(folder: Path, identity: Mapping[str, Any]) -> tuple[PerQuer
     path = folder / file_of(name)
     if not path.is_file():
         return None
-    content = read_sealed(path)
+    content = read_json(path)
     if content["id"] != name:
         raise UserError(f"{path}: holds another measurement ({content['id']}); remove the file to measure again")
     return _from_json(content), {key: content[key] for key in OTHERS if key in content}
@@ -79,7 +79,7 @@ def _from_json(content: Mapping[str, Any]) -> PerQuery:
 def write_test_run(folder: Path, identity: Mapping[str, Any], run: Run, tag: str = "rerank") -> None:
     """Write ``test.trec``, and beside it, sealed, of what it is."""
     write_run(folder / "test.trec", run, tag=tag)
-    write_sealed(folder / "test.json", {"id": id_of(identity), "run": sha256_of(folder / "test.trec")})
+    write_json(folder / "test.json", {"id": id_of(identity), "run": digest(folder / "test.trec")})
 
 
 def kept_test_run(folder: Path, identity: Mapping[str, Any]) -> Run | None:
@@ -87,5 +87,5 @@ def kept_test_run(folder: Path, identity: Mapping[str, Any]) -> Run | None:
     path, seal = folder / "test.trec", folder / "test.json"
     if not (path.is_file() and seal.is_file()):
         return None
-    same = read_sealed(seal) == {"id": id_of(identity), "run": sha256_of(path)}
+    same = read_json(seal) == {"id": id_of(identity), "run": digest(path)}
     return read_run(path) if same else None

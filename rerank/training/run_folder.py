@@ -24,10 +24,8 @@ from rerank.kernels.precision import cpu_flags
 from rerank.models.card import write_card
 from rerank.models.contract import read_contract
 from rerank.progress import log
-from rerank.storage.files import atomic_write, check_folder, old_beside
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import atomic_write, check_folder, old_beside, read_json, remove_leftovers
 from rerank.storage.identity import ABSENT, canonical, first_difference, id_of
-from rerank.storage.locks import clear_within
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
@@ -109,7 +107,7 @@ class RunFolder:
         old = old_beside(self.best)
         if old.exists() and not self.best.exists():
             os.rename(old, self.best)
-        clear_within(self.path, deep=True)
+        remove_leftovers(self.path)
 
     @property
     def best(self) -> Path:
@@ -155,7 +153,7 @@ def finished(folder: Path, training: str) -> dict[str, Any] | None:
     path = folder / MEASURES
     if not path.is_file():
         return None
-    content = read_sealed(path)
+    content = read_json(path)
     if content.get("id") != training:
         raise UserError(f"{path}: is of another training ({content.get('id')}); name another output, or remove it")
     return content

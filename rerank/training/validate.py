@@ -30,7 +30,7 @@ from rerank.scoring.in_sample import remember
 from rerank.scoring.shared import Score, scores_by
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
-from rerank.storage.hashes import write_sealed
+from rerank.storage.files import write_json
 from rerank.storage.identity import id_of
 from rerank.training.config import TrainConfig
 from rerank.training.ids import measured_hashes, measurement_identity, run_identity
@@ -126,7 +126,7 @@ def finish(
                 noted |= {"elsewhere": model.largest_difference(_longest(splits.train))}
             add_to_contract(folder.best, noted)
             folder.write_card(splits, result)
-            write_sealed(folder.path / MEASURES, {"id": folder.id, **result})
+            write_json(folder.path / MEASURES, {"id": folder.id, **result})
     return result
 
 

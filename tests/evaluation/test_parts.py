@@ -19,7 +19,7 @@ from rerank.lists.data import ListsData
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run, write_run
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.tasks import evaluate as evaluate_runs
 from rerank.training import validate
 from tests.builders import WORDS
@@ -100,7 +100,7 @@ def test_a_training_ends_with_both(
     monkeypatch.setattr(validate, "ENOUGH", 1)
     with caplog.at_level(logging.INFO, "rerank"):
         run = fit(*configuration([*words, f"--output={tmp_path / 'run'}"]))
-    found = read_sealed(tmp_path / "run" / "measures.json")["first_stage"]
+    found = read_json(tmp_path / "run" / "measures.json")["first_stage"]
     assert found == json.loads(json.dumps(run.beside))
     splits = ListsData(str(tmp_path / "train"), None, str(tmp_path / "test"), 0).splits(42)
     assert splits.test is not None and splits.test.qrels is not None

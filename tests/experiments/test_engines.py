@@ -28,7 +28,7 @@ from rerank.experiments.on_ray import Cluster, variables
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment, Task
 from rerank.experiments.worker import train_cell
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from tests.builders import write_folds
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
@@ -71,10 +71,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_cell_that_somebody_else_still_trains_is_waited_for(here: Path) -> None:
     """A machine that was taken for dead may still be at it."""
     cell = next((here / "here").glob("cells/**/measures.json")).parent
-    settings, training = yaml.safe_load((cell / "config.yaml").read_text()), read_sealed(cell / "measures.json")["id"]
+    settings, training = yaml.safe_load((cell / "config.yaml").read_text()), read_json(cell / "measures.json")["id"]
     holds = (
         "import sys\nfrom rerank.storage.locks import held\n"
-        "with held(sys.argv[1], 'x'): print(flush=True), sys.stdin.read()"
+        "with exclusive_lock(sys.argv[1]): print(flush=True), sys.stdin.read()"
     )
     with (
         subprocess.Popen(

@@ -21,7 +21,7 @@ from scipy import stats
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.experiments.engines import Process, environments
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from tests.builders import make_lists, make_model
 from tests.experiments.grid import MEASURES, PUBLISHED, write_config
 
@@ -99,7 +99,7 @@ def test_the_table_is_of_what_the_chosen_cells_measured(folder: Path, results: d
         for name in names:
             means = []
             for cell in (cell for cell in results["cells"] if cell["method"] == name):
-                (kept,) = map(read_sealed, (folder / "out" / cell["folder"]).glob("test-*.json"))
+                (kept,) = map(read_json, (folder / "out" / cell["folder"]).glob("test-*.json"))
                 means.append(np.mean(kept["values"][kept["measures"].index(measure)]))
                 assert cell["test"][measure] == pytest.approx(means[-1])
             assert results["table"][name]["values"][measure]["mean"] == pytest.approx(np.mean(means))

@@ -14,7 +14,7 @@ from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import FoldsData, fold_of
-from rerank.storage.locks import held
+from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
 from tests.experiments.settings import short_texts, write_experiment
@@ -151,7 +151,7 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
     import subprocess
     import sys
 
-    with held(copied / "out", "rerank experiment"):
+    with exclusive_lock(copied / "out"):
         command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
         done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
     assert done.returncode == 2

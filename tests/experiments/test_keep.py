@@ -20,7 +20,7 @@ from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.experiments.keep import KeptFile, read_kept, restore, update_kept, write_kept
 from rerank.experiments.run import remove_restored
-from rerank.storage.hashes import write_sealed
+from rerank.storage.files import write_json
 from tests.builders import make_lists
 from tests.experiments.settings import write_experiment
 from tests.forked import fork
@@ -136,7 +136,7 @@ def test_bytes_do_not_depend_on_the_order_and_come_back(tmp_path: Path) -> None:
     assert {file.path: file for file in read_kept(tmp_path / "one.jsonl.xz")} == {file.path: file for file in files}
     assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 4
     for file in files[:3]:
-        write_sealed(tmp_path / "expected.json", file.content)
+        write_json(tmp_path / "expected.json", file.content)
         assert (tmp_path / "out" / file.path).read_bytes() == (tmp_path / "expected.json").read_bytes()
     assert restore(tmp_path / "one.jsonl.xz", tmp_path / "out") == 0, "what is there stays"
     write_kept(tmp_path / "none.jsonl.xz", [])

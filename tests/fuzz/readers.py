@@ -26,7 +26,7 @@ from rerank.models.load import load_model
 from rerank.models.scorer import Scorer
 from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
 from rerank.training.configuration import check
 from tests.builders import PACK, make_lists_with_added, train, write_collection, write_features, write_packed
@@ -173,7 +173,7 @@ READERS: Mapping[str, Reader] = {
     "model, contract": Reader("run/best/rerank.json", model, hashed=True),
     "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
     **{f"checkpoint, {file}": Reader(f"{CHECKPOINT}/{file}", checkpoint, hashed=True) for file in WEIGHTS},
-    "cell, measures": Reader("run/measures.json", read_sealed, hashed=True),
+    "cell, measures": Reader("run/measures.json", read_json, hashed=True),
     "kept cells": Reader("kept.jsonl.xz", lambda path: repr(read_kept(path))),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""

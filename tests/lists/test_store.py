@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
 from rerank.storage.arrow import Ragged, read_arrow, write_arrow
-from rerank.storage.hashes import read_sealed, write_sealed
+from rerank.storage.files import read_json, write_json
 from tests.builders import contents, make_lists, make_lists_with_added, random_run, write_collection
 
 
@@ -108,11 +108,11 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
     folder = make_lists(tmp_path).store.folder
     with pytest.raises(UserError, match="not a lists folder"):
         Lists.open(tmp_path / "collection")
-    manifest = read_sealed(folder / "manifest.json")
-    write_sealed(folder / "manifest.json", manifest | {"version": 99})
+    manifest = read_json(folder / "manifest.json")
+    write_json(folder / "manifest.json", manifest | {"version": 99})
     with pytest.raises(UserError, match=r"version 99.*build them again"):
         Lists.open(folder)
-    write_sealed(folder / "manifest.json", manifest)
+    write_json(folder / "manifest.json", manifest)
     data = (folder / "queries.arrow").read_bytes()
     (folder / "queries.arrow").write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match=r"queries\.arrow"):

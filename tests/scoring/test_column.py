@@ -62,8 +62,6 @@ def test_the_column_is_what_the_model_says(
     assert covered.added == (int(lists.store.added.sum()),) * 2 and lists.store.added.any()
     columns, names = tmp_path / "lists" / "columns", ["bm25.arrow", "x.v1.arrow"]
     assert sorted(path.name for path in columns.iterdir()) == names
-    for lock in (".x.v1.arrow.lock", "..x.v1.parts.lock"):
-        (columns / lock).touch()
     (columns / ".x.v1.parts").mkdir()
     add_model(tmp_path / "lists", cross_encoder)
     assert sorted(path.name for path in columns.iterdir()) == names, "what was killed behind the column is cleared away"

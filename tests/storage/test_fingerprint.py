@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from rerank.losses import DirectMetric, SmoothINDCG
 from rerank.relaxations import SmoothI
 from rerank.settings.described import Described
-from rerank.storage.fingerprint import fingerprint, first_difference, hash_files, resolve
+from rerank.storage.fingerprint import fingerprint, first_difference, resolve
 from tests.forked import python
 
 VALUES = st.recursive(
@@ -85,14 +84,3 @@ def test_first_difference_names_the_key() -> None:
     assert (key.rpartition(".")[2], before, after) == ("alpha", 10, 1)
     assert first_difference({"a": {"b": 1}}, {"a": {}}) == ("a.b", 1, None)
     assert first_difference({"x": {"class": "A", "y": 1}}, {"x": {"class": "B", "z": 1}}) == ("x", "A", "B")
-
-
-def test_hash_files_counts_names_and_contents(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_text("a")
-    other.write_text("a")
-    before = hash_files([one, other])
-    assert before == hash_files([one, other]) != hash_files([one])
-    assert hash_files([one]) != hash_files([other])
-    other.write_text("b")
-    assert hash_files([one, other]) != before

@@ -17,7 +17,7 @@ from rerank.models.contract import CALIBRATION, add_to_contract, read_contract
 from rerank.models.load import load_model, write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.in_sample import remember
-from rerank.storage.hashes import write_sealed
+from rerank.storage.files import write_json
 from tests.builders import contents, make_lists
 
 
@@ -133,7 +133,7 @@ class TestText:
     @pytest.mark.parametrize(("key", "value"), [("a", -1.0), ("b", None), ("n", 1.5)])
     def test_damaged_calibration_is_an_error(self, best: Path, key: str, value: object) -> None:
         said: dict[str, Any] = {"a": 1.0, "b": 0.0, "grade": 1, "n": 9}
-        write_sealed(best / "rerank.json", read_contract(best) | {CALIBRATION: said | {key: value}})
+        write_json(best / "rerank.json", read_contract(best) | {CALIBRATION: said | {key: value}})
         with pytest.raises(UserError, match=f"rerank.json: calibration: {key}: (expected a|must be) "):
             load_model(best)
 

@@ -13,7 +13,7 @@ import pytest
 import rerank
 from rerank.evaluation.measures import evaluate
 from rerank.lists.scaled import z_scores
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from tests.builders import make_lists
 
 SMALL = {"query_length": 8, "document_length": 24}
@@ -128,7 +128,7 @@ def test_a_model_is_compared_with_the_columns_that_it_starts_from(
         assert run.baseline[split]["first"] == pytest.approx(fused, abs=1e-12)
         assert run.baseline[split]["ours"] == pytest.approx(fused, abs=1e-12)
         assert f"{split}: nDCG@5 {fused:.4f}, start bm25 + dense {fused:.4f}, difference +0.0000" in str(run)
-    stored = read_sealed(tmp_path / "run" / "measures.json")["baseline"]
+    stored = read_json(tmp_path / "run" / "measures.json")["baseline"]
     again = train(model, parts, tmp_path / "run", optimization=still)
     assert set(stored) == {"validation", "test"} and str(again) == str(run)
     fused_test = f"test: nDCG@5 {run.start['test']['ours']:.4f}, start {run.start['test']['first']:.4f}"

@@ -17,7 +17,7 @@ from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.runs import read_run
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training
 from rerank.training.validate import start_of
@@ -45,7 +45,7 @@ def test_trees_end_with_the_first_stage_too(tmp_path: Path, caplog: pytest.LogCa
     words += ["--model=LightGBM", "--model.columns=[dense]", "--model.trees=3", "--model.min_data_in_leaf=1"]
     with caplog.at_level(logging.INFO, "rerank"):
         assert main([*words, "--monitor=nDCG@10", "--tracker=[]", f"--output={tmp_path / 'run'}"]) == 0
-    found = read_sealed(tmp_path / "run" / "measures.json")
+    found = read_json(tmp_path / "run" / "measures.json")
     expected = [Beside(**found[key]["test"]) for key in ("first_stage", "ranker") if key in found]
     assert caplog.messages[-1].endswith(str(expected[-1])) and "first stage bm25" in caplog.messages[-1]
     start = start_of(found)

@@ -23,7 +23,7 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training, fit
 from tests.builders import make_lists
@@ -167,7 +167,7 @@ def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Training,
     """A training without a look at its test lists, which are measured afterwards, as a finished run is."""
     unseen = replace(text.settings, test=False)
     fit(unseen, tmp_path / "run")
-    assert "ranker" not in read_sealed(tmp_path / "run" / "measures.json")
+    assert "ranker" not in read_json(tmp_path / "run" / "measures.json")
     later = fit(text.settings, tmp_path / "run")
     assert later.measures["with_first_stage"] == text.measures["with_first_stage"]
     assert later.mixed == text.mixed

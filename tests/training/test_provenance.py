@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.launch import flat_settings
 from rerank.training.run_folder import packages, revision
 from tests.builders import make_lists, train
@@ -46,7 +46,7 @@ def test_it_says_what_decides_the_numbers(tmp_path: Path, tiny_model: Path) -> N
     assert only["packages"]["transformers"] == version("transformers")
     assert only["hardware"]["threads"] == torch.get_num_threads()
     identity = (folder / "identity.json").read_bytes()
-    assert only["id"] == hashlib.sha256(identity).hexdigest() == read_sealed(folder / "measures.json")["id"]
+    assert only["id"] == hashlib.sha256(identity).hexdigest() == read_json(folder / "measures.json")["id"]
     train_data, validation = only["data"]["train"], only["data"]["validation"]
     for split in ("train", "validation"):
         assert only["data"][split].items() >= json.loads(identity)["data"][split].items()

@@ -11,7 +11,7 @@ import pytest
 from rerank.evaluation.measures import evaluate
 from rerank.lists.data import Splits
 from rerank.models.vectors.mlp import MLP
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from tests.builders import write_folds
@@ -38,7 +38,7 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.INFO, "rerank"):
         training, splits = trained(tmp_path, "--epochs=20", "--optimization.head_lr=3e-2")
     model = untouched(splits)
-    kept = read_sealed(tmp_path / "run" / "start.json")
+    kept = read_json(tmp_path / "run" / "start.json")
     for name, lists in (("validation", splits.validation), ("test", splits.test)):
         assert lists is not None and lists.qrels is not None
         expected = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5 AP").mean
@@ -50,7 +50,7 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     shown = training.to_dataframe().set_index("split")
     for name in ("validation", "test"):
         assert shown.loc[f"{name} at the start", "AP"] == pytest.approx(np.mean(kept[name]["values"][1]), abs=1e-12)
-    assert training.start.keys() == read_sealed(tmp_path / "run" / "measures.json")["start"].keys()
+    assert training.start.keys() == read_json(tmp_path / "run" / "measures.json")["start"].keys()
     assert training.start["validation"]["difference"] > 0
     assert any(line.startswith("validation: nDCG@5") and ", start " in line for line in caplog.messages)
     assert ", start " in str(training)

@@ -22,7 +22,7 @@ from rerank.models.load import load_model
 from rerank.models.vectors.boosting import Trees
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.relaxations import SmoothI
-from rerank.storage.hashes import read_sealed
+from rerank.storage.files import read_json
 from rerank.training.targets import Targets
 from rerank.training.trees import Monitor, Objective
 from tests.builders import train, write_features
@@ -150,7 +150,7 @@ def options(tmp_path: Path) -> list[str]:
 def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"])
-    assert read_sealed(run / "measures.json")["validation"] == measures["validation"]
+    assert read_json(run / "measures.json")["validation"] == measures["validation"]
     assert set(measures) == {"validation"}
     curve = metrics(run)
     assert [line["step"] for line in curve] == list(range(1, 31))

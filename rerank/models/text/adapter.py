@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, needed
-from rerank.models.weights import find_model, initial_hashes
+from rerank.models.contract import hash_model
+from rerank.models.weights import find_model
 from rerank.settings.ranges import Count, Positive, Rate, check_arguments
 
 CONFIG = "adapter_config.json"
@@ -76,8 +77,8 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
     (folder / "README.md").unlink(missing_ok=True)  # peft's own card
 
 
-def base_of(folder: Path, hashes: dict[str, str]) -> Path:
-    """The folder of the model that an adapter belongs to, whose :func:`initial_hashes` it has to have, if any."""
+def base_of(folder: Path, expected: str | None) -> Path:
+    """Find the folder of the model that an adapter was trained on, by its :func:`hash_model` if that is known."""
     try:
         name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)
     except ValueError as error:
@@ -87,12 +88,10 @@ def base_of(folder: Path, hashes: dict[str, str]) -> Path:
     try:
         base = find_model(name)
     except UserError as error:
-        name_it = "" if hashes else f", or name where it is as {BASE} in {CONFIG}"
+        name_it = "" if expected else f", or name where it is as {BASE} in {CONFIG}"
         raise UserError(
             f"{folder}: the base of this adapter is missing ({error}); copy the base there, or link it there{name_it}"
         ) from error
-    found = initial_hashes(base)
-    for file, sha256 in hashes.items():
-        if found.get(file) != sha256:
-            raise UserError(f"{folder}: an adapter of another base than {name}, whose {file} is not the same")
+    if expected not in (None, hash_model(base)):
+        raise UserError(f"{folder}: an adapter of another base than {name}; copy the base that it was trained on there")
     return base

@@ -14,11 +14,11 @@ from rerank.collections import Document
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.lists.view import Lists
+from rerank.models.contract import hash_model
 from rerank.models.text.network import reading
-from rerank.models.weights import find_model, initial_hashes
+from rerank.models.weights import find_model
 from rerank.retrieval.dense import Vectors
 from rerank.storage.arrow import Array, taken
-from rerank.storage.identity import id_of
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -46,7 +46,7 @@ class Embedder:
             )
         self.name = name
         self.precision, _ = resolve(precision, self.model.device)
-        self.id = id_of({"files": initial_hashes(folder), "precision": self.precision})
+        self.id = f"{hash_model(folder)}-{self.precision}"
 
     def documents(self, texts: Sequence[str]) -> Array:
         """Vectors of documents, ``[n, D]`` float32 of length 1."""
@@ -99,8 +99,8 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
 
 def precisions(model: str) -> dict[str, Precision]:
     """In which arithmetic an embedding model is, by the ids that it has so."""
-    files = initial_hashes(find_model(model))
-    return {id_of({"files": files, "precision": precision}): precision for precision in PRECISIONS}
+    files = hash_model(find_model(model))
+    return {f"{files}-{precision}": precision for precision in PRECISIONS}
 
 
 def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:

@@ -97,7 +97,6 @@ class CrossEncoder(TextScorer):
         self.columns = [scaled(name, start.depth) for name in start.columns]
         self.name, self.folder, self.long = spec.name, spec.folder, spec.long
         self.head, self.tokenizer = part.head, part.tokenizer
-        self._initial: dict[str, str] | None = None
         self._started = False
         self._begin(FRESH_SEED)
         self.positions = spec.contract.get("positions") or positions_of(self.network.config, self.tokenizer)
@@ -164,16 +163,6 @@ class CrossEncoder(TextScorer):
             apart = spread(self, self.text_inputs, train, self.start.depth, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, apart)
             self.start.share(apart)
-
-    def identity(self) -> dict[str, Any]:
-        """The arguments, with what the folder's contract decides in their place and the folder's files for its name."""
-        if self._initial is None:
-            self._initial = self.part.initial_hashes()
-        decided: dict[str, Any] = {"head": self.head, "long": self.long}
-        decided |= {"query_length": self.query_length, "document_length": self.document_length}
-        identity = self.arguments() | decided | self.start.identity(self._at_zero) | {"initial": self._initial}
-        del identity["name"]
-        return identity
 
     @classmethod
     def load(cls, folder: Path) -> Self:

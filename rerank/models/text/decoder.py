@@ -21,6 +21,7 @@ from rerank.kernels.precision import Precision, hold_frozen
 from rerank.kernels.proof import use_flat_kernels
 from rerank.lists.tokens import Around, Side, encode
 from rerank.models.base import drawn_from
+from rerank.models.contract import hash_model
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -40,7 +41,7 @@ from rerank.models.text.pairs import SHARED, Long, PairTemplate, score_rows
 from rerank.models.text.part import Loaded, Spec, TextPart, faster_on_gpu
 from rerank.models.text.prompt import Prompt
 from rerank.models.text.start import Start
-from rerank.models.weights import align, initial_hashes
+from rerank.models.weights import align
 from rerank.settings.ranges import Count, Positive, Rate
 
 T5 = "t5"
@@ -72,7 +73,7 @@ class DecoderPart(TextPart):
     def _base(self) -> Path:
         """Where the whole weights are: in the folder, or for an adapter in that of its base."""
         folder = self.spec.folder
-        return base_of(folder, self.spec.contract.get(BASE, {})) if self.has_adapter else folder
+        return base_of(folder, self.spec.contract.get(BASE)) if self.has_adapter else folder
 
     def _usual_head(self) -> str:
         architectures = read_config(self._base(), None).architectures or [""]
@@ -165,15 +166,9 @@ class DecoderPart(TextPart):
         batch, shared = _probe(loaded.network.config)
         return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, precision)
 
-    def initial_hashes(self) -> dict[str, str]:
-        own = super().initial_hashes()
-        if not self.has_adapter:
-            return own
-        return own | {f"{BASE}/{name}": sha256 for name, sha256 in initial_hashes(self._base()).items()}
-
     def contract(self) -> dict[str, Any]:
         template = {"template": self.prompt.contract()}
-        return template if self.adapter is None else template | {BASE: initial_hashes(self._base())}
+        return template if self.adapter is None else template | {BASE: hash_model(self._base())}
 
     def merged(self) -> Any:
         if self.adapter is None:
@@ -264,12 +259,6 @@ class Decoder(CrossEncoder):
     @property
     def prompt(self) -> Prompt:
         return self.part.prompt
-
-    def identity(self) -> dict[str, Any]:
-        """As a cross-encoder's, with what the template says for its name."""
-        identity = super().identity() | {"template": self.prompt.contract()}
-        del identity["instruction"]
-        return identity
 
     def head_parameters(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}

@@ -18,11 +18,11 @@ from rerank.kernels.precision import Precision, cpu_flags
 from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
-from rerank.models.contract import checked_contract
+from rerank.models.contract import read_contract
 from rerank.models.text.network import ClsHead, knows_types, load_encoder, positions_of, read_tokenizer
 from rerank.models.text.pairs import Long, PairTemplate, check_long, mean_of_cls, score_rows
 from rerank.models.text.start import last_layer
-from rerank.models.weights import align, find_model, initial_hashes
+from rerank.models.weights import align, find_model
 from rerank.progress import log
 
 LARGEST_BUDGET = 1 << 16
@@ -68,7 +68,7 @@ class Spec:
         long: Long | None,
     ) -> None:
         self.given, self.folder = name, find_model(name)
-        self.contract = contract = checked_contract(self.folder)
+        self.contract = contract = read_contract(self.folder)
         self.name: str = contract.get("name", name)
         self.head: str | None = head or contract.get("head")
         self.long: Long = long or contract.get("long", "truncate")
@@ -157,9 +157,6 @@ class TextPart:
             )
         flat = flatten(self.probe(loaded), loaded.network) if reads_flat(loaded.network) else {}
         return faster_on_gpu(loaded.network, flat, device, precision)
-
-    def initial_hashes(self) -> dict[str, str]:
-        return initial_hashes(self.spec.folder)
 
     def contract(self) -> dict[str, Any]:
         """What its contract says beside what all have."""

@@ -75,13 +75,6 @@ class Start(nn.Module):
         elif self.columns:
             self.share(WEIGHT if self.weight is None else self.weight)
 
-    def identity(self, at_zero: bool) -> dict[str, Any]:
-        """What it decides of a model's arguments; ``at_zero`` says whether the text part adds nothing at first."""
-        decided: dict[str, Any] = {"start": self.columns or None, "start_depth": self.depth if self.columns else None}
-        if self.saved is not None:
-            return decided | {"start_weight": self.saved}
-        return decided | ({"start_weight": WEIGHT} if at_zero and self.weight is None else {})
-
     def share(self, weight: float) -> None:
         """Set equal ``w`` of this sum."""
         self.set([weight / len(self.columns)] * len(self.columns))

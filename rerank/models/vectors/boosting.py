@@ -15,7 +15,7 @@ from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.columns import check_added, warn_of_added
-from rerank.models.contract import CONTRACT, checked_contract, class_name, write_contract
+from rerank.models.contract import CONTRACT, class_name, read_contract, write_contract
 from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
 
@@ -120,7 +120,7 @@ class Trees(Model):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        contract = checked_contract(folder)
+        contract = read_contract(folder)
         path = folder / cls.file
         if not path.is_file():
             raise NotFoundError(f"{path}: no such file; train again")

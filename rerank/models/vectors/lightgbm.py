@@ -75,10 +75,6 @@ class LightGBM(Trees):
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
-    def identity(self) -> dict[str, Any]:
-        """Without the number of threads: the trees do not depend on it."""
-        return {name: value for name, value in self.arguments().items() if name != "threads"}
-
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
         params = self._params("trees", "threads", "truncation_level")
         params |= {

@@ -16,7 +16,7 @@ from rerank.features.parse import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.columns import warn_of_added
-from rerank.models.contract import checked_contract, class_name, write_contract
+from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
 from rerank.models.weights import check_safetensors, write_weights
@@ -112,7 +112,7 @@ class FeatureNetwork(Scorer):
     def load(cls, folder: Path) -> Self:
         from safetensors.torch import load_file
 
-        contract = checked_contract(folder)
+        contract = read_contract(folder)
         check_safetensors(folder / "model.safetensors")
         try:
             normalisers = []

@@ -287,7 +287,7 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     with torch.no_grad():
         network.model.norm.weight += 1
     network.save_pretrained(base)
-    with pytest.raises(UserError, match=r"an adapter of another base than .*model.safetensors is not the same"):
+    with pytest.raises(UserError, match="an adapter of another base than"):
         load_model(adapter)
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"the base of this adapter is missing \(.*no such model folder\)"):
