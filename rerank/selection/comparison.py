@@ -37,7 +37,7 @@ from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import Array, taken
 from rerank.storage.files import atomic_write
-from rerank.storage.locks import held
+from rerank.storage.locks import exclusive_lock
 from rerank.tasks.train import train
 from rerank.training.config import Optimization
 
@@ -115,7 +115,7 @@ def select(
     trains = epochs != 0 and not untrainable.issuperset(models)
     lists, notes = _splits({name: _judged(name, one) for name, one in given.items()}, trains, seed)
     _check(lists, models)
-    with heard(), held(folder, "rerank auto"):
+    with heard(), exclusive_lock(folder):
         for name, some in lists.items():
             _copy(some if name == "train" else some.top(depth), folder / "lists" / name)
         if trains and epochs is None:
