@@ -101,12 +101,9 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     for other, place in ((of("other"), folder), (collection, tmp_path)):
         with pytest.raises(UserError, match="holds no index of own:docs/α as it is now"):
             build_index(other, place)
-    manifest = folder / "rerank.json"
-    whole = manifest.read_bytes()
-    for damaged in (whole.replace(b'"', b"'", 1), whole.replace(b"0", b"1", 1)):
-        manifest.write_bytes(damaged)
-        with pytest.raises(UserError, match="holds no index of"):
-            build_index(collection, folder)
+    (folder / "rerank.json").write_text("{")
+    with pytest.raises(UserError, match="holds no index of"):
+        build_index(collection, folder)
 
 
 def test_documents_that_are_all_empty(tmp_path: Path, home: Path) -> None:
@@ -222,7 +219,7 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("kind", ["files", "beir", "rank_llm"])
 def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path, kind: str) -> None:
-    """Ids, fields, counts and sizes stay as they are, and the file's time stamp is put back."""
+    """Ids, fields, counts and sizes stay as they are."""
     folder = tmp_path / "c"
     folder.mkdir()
     name, content = {
@@ -233,18 +230,12 @@ def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path,
             '[{{"query": "q", "hits": [{{"qid": 1, "docid": "1", "content": "an {}", "rank": 1, "score": 1}}]}}]',
         ),
     }[kind]
-    path = folder / name
-    found, indexes = [], []
-    for animal in ("hyena", "zebra", "zebra", "hyena"):  # as long as each other
-        before = path.stat() if path.exists() else None
+    path, indexes = folder / name, []
+    for animal, found in (("hyena", []), ("zebra", ["1"])):  # as long as each other
         path.write_text(content.format(animal))
-        if before is not None:
-            os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
-            assert path.stat().st_size == before.st_size
         indexes.append(build_index(open_collection(f"{kind}:{path if kind == 'rank_llm' else folder}")))
-        found.append([scored.id for scored in BM25().search(indexes[-1], [Query("q", "zebra")])["q"]])
-    assert found == [[], ["1"], ["1"], []]
-    assert indexes[0] == indexes[3] != indexes[1] == indexes[2]
+        assert [scored.id for scored in BM25().search(indexes[-1], [Query("q", "zebra")])["q"]] == found
+    assert indexes[0] != indexes[1]
 
 
 BUILD = """
@@ -292,33 +283,6 @@ def test_an_index_that_is_there_needs_no_lock(home: Path) -> None:
     index.rename(index.parent / "gone")
     with pytest.raises(UserError, match="cannot be written"):
         build_index(collection)
-
-
-def test_locks_of_a_build_that_was_killed_at_the_end_are_cleared_away(home: Path) -> None:
-    index = build_index(of("text"))
-    locks = [index.with_name(f".{name}.lock") for name in (index.name, index.name.rpartition("-")[2])]
-    for folder in (None, index):
-        for lock in locks:
-            lock.touch()
-        assert build_index(of("text"), folder) == index
-        assert not [lock for lock in locks[: 2 if folder is None else 1] if lock.exists()]
-
-
-def test_a_flipped_bit_in_any_file_of_an_index_is_refused(fruit: Collection) -> None:
-    index, queries = build_index(fruit), list(fruit.queries())
-    expected = BM25().search(index, queries)
-    for path in sorted(index.iterdir()):
-        data = path.read_bytes()
-        for damaged in [data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], data[:-1]] if data else [b"x"]:
-            path.write_bytes(damaged)
-            with pytest.raises(UserError, match=r"damaged; rm -r \S+, and the same command builds it again"):
-                BM25().search(index, queries)
-        path.unlink()
-        if path.name != "rerank.json":
-            with pytest.raises(UserError, match="damaged"):
-                BM25().search(index, queries)
-        path.write_bytes(data)
-    assert BM25().search(index, queries) == expected
 
 
 def test_another_s_damaged_index_is_one_line(fruit: Collection) -> None:
