@@ -24,11 +24,9 @@ from rerank.models.contract import (
     MIX,
     TRAINED_ON,
     read_contract,
-    read_contract,
     write_contract,
 )
-from rerank.storage.files import atomic_folder
-from rerank.storage.files import write_json
+from rerank.storage.files import atomic_folder, write_json
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",

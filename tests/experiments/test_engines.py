@@ -73,7 +73,7 @@ def test_a_cell_that_somebody_else_still_trains_is_waited_for(here: Path) -> Non
     cell = next((here / "here").glob("cells/**/measures.json")).parent
     settings, training = yaml.safe_load((cell / "config.yaml").read_text()), read_json(cell / "measures.json")["id"]
     holds = (
-        "import sys\nfrom rerank.storage.locks import held\n"
+        "import sys\nfrom rerank.storage.locks import exclusive_lock\n"
         "with exclusive_lock(sys.argv[1]): print(flush=True), sys.stdin.read()"
     )
     with (

@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.features.normalise import NORMALISERS, Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
 from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, add_to_contract, read_contract
+from rerank.models.contract import CONTRACT, read_contract
 from rerank.models.load import MODELS, load_model
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
