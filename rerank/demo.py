@@ -1,128 +1,207 @@
-"""``rerank demo``: search the Python standard library, from BM25 to a table with p-values, on a laptop."""
+"""``rerank demo``: fine-tune a reranker on Python's own documentation, and compare it with BM25 and MiniLM."""
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
-import numpy as np
-
-from rerank.collections import Collection, Document, Query
-from rerank.collections.demo import DemoCollection, summary
+from rerank.collections import Query
+from rerank.collections.demo import DemoCollection, entries, split_name
+from rerank.collections.in_memory import Texts
 from rerank.errors import UserError
-from rerank.lists.data import Data, ListsData
-from rerank.lists.folds import FoldsData
-from rerank.lists.sampling import PositivesNegatives, Sampler
 from rerank.lists.view import Lists
-from rerank.lists.writer import write_qrels
-from rerank.progress import working
+from rerank.progress import duration, working
 from rerank.retrieval.bm25 import BM25, build_index
-from rerank.retrieval.runs import Run, Scored, read_run, write_run
-from rerank.storage.files import atomic_folder, atomic_write
+from rerank.retrieval.fuse import fuse
+from rerank.retrieval.runs import Scored
+from rerank.storage.files import digest
 from rerank.tasks.retrieve import retrieve
-
-if TYPE_CHECKING:
-    from rerank.evaluation.compare import Comparison, Difference
-    from rerank.training.config import TrainConfig
 
 log = logging.getLogger("rerank.demo")
 
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
-FOLDS = 3
-DEPTH = 50
-RANKERS = {
-    "BM25": {"bm25": 1.0},
-    "cosines (untrained)": {"cosine": 1.0},
-    "BM25 + cosines (untrained)": {"bm25": 0.5, "cosine": 0.5},
-    "trained MiniLM": {"text": 1.0},
-    "trained + BM25 + cosines": {"text": 0.5, "bm25": 0.25, "cosine": 0.25},
-}
-"""What is compared, and what each adds up, by shares that were fixed beforehand: none is tuned on the questions."""
+TRAIN, TEST = 1600, 400
+"""Numbers of questions at most."""
 
-FILES = dict(zip(RANKERS, ("bm25", "cosines", "fused", "reranked", "mixed"), strict=True))
-WEAK_QUERIES = "first-sentences:1000"
-"""Queries that are looked up; only those whose own docstring BM25 finds teach anything."""
+DEPTH = 20
+NEGATIVES = 3
+MODEL: dict[str, Any] = {"query_length": 40, "document_length": 32, "dropout": 0.0}
+COLUMNS = ["bm25", "minilm"]
+MEASURES = "nDCG@10 RR@10"
+ROWS = (
+    "BM25",
+    "MiniLM bi-encoder, zero-shot",
+    "fusion of both, zero-shot",
+    "MiniLM cross-encoder, fine-tuned",
+)
+STEP = 3.0
+"""Time of a training step for a pair, in times of scoring it: forward, and backward for inputs and weights."""
 
-NEGATIVES = 7
-WARM_UP = "warm-up"
-ANSWERS = "answers.json"
-SEED = 42
-MEASURES = "nDCG@10 RR"
-MODEL: dict[str, Any] = {"query_length": 32, "document_length": 64, "dropout": 0.0}
+Precision = Literal["auto", "bf16", "fp32"]
 
 
-def run_demo(output: Path, ask: str | None = None) -> None:
-    """Do what is not done yet, print the table (of the third of the questions that is held out), answer a question."""
-    with _own_words():
-        if ask is None or not (output / ANSWERS).is_file():
-            _build(output)
+def run_demo(output: Path, ask: str | None = None, precision: Precision = "auto") -> None:
+    """Train and print the table, unless done before; or answer a question."""
+    with _only_own_messages():
+        if ask is None or not (output / "model" / "best").is_dir():
+            _build(output, precision)
         if ask is not None:
             print(answer(ask, output))
             return
     place = "" if str(output) == "demo" else f" --output {output}"
-    print(f'\nNext:  rerank demo{place} --ask "run a command and get its output"')
-    print(f"       rerank lists {output / 'lists'}     # what BM25 missed, and what each ranking could reach")
-    print(f"P-values and effect sizes: {output / 'table.txt'}. Your own data: docs/start.md")
+    print(f'\nNext: rerank demo{place} --ask "run a command and get its output"')
 
 
-def _build(output: Path) -> None:
-    """From the docstrings to a trained model and a table."""
-    from rerank.models.weights import find_model
-
-    start = time.perf_counter()
-    find_model(ENCODER)  # before any work: without it nothing can be trained
-    demo = DemoCollection()
-    with working("reading the documentation of Python"):
-        _check(output, demo)
-        documents, questions = demo.document_count(), len(list(demo.queries()))
-    with working("starting the search engine"):
-        index = build_index(demo)
-    if not (output / "lists").is_dir():
-        retrieve("demo", depth=DEPTH, output=str(output / "lists"))
-    lists = Lists.open(output / "lists")
-    data = FoldsData(str(output / "lists"), 1, FOLDS, validation=False, depth=DEPTH)
-    held_out = data.splits(SEED).test
-    assert held_out is not None
-    held_out = lists.select(np.isin(lists.query_ids, held_out.query_ids))
-    tested = len(held_out)
-    log.info(
-        "Python's documentation: %s docstrings, %d questions; %d to learn from, the others held out.",
-        *(f"{documents:,}", questions, questions - tested),
-    )
-    answered = sum(bool((grades > 0).any()) for grades in np.split(held_out.grades, np.cumsum(held_out.lengths)[:-1]))
-    log.info("[1/3] BM25, which matches words, takes %d docstrings for each question:", DEPTH)
-    log.info("      an answer is among them for %d of the %d. Reranking cannot find the others.", answered, tested)
-    log.info("[2/3] MiniLM, a small language model, learns to pick the text that followed a first sentence from")
-    log.info("      %d others (no judgment needed), then from the judged questions: 3 minutes on two cores", NEGATIVES)
-    log.info("      with bf16, 20 without.")
-    if not (output / "weak-lists").is_dir():
-        retrieve("demo", queries=WEAK_QUERIES, depth=DEPTH, output=str(output / "weak-lists"))
+def _build(output: Path, precision: Precision) -> None:
+    """Retrieve, fine-tune and evaluate."""
+    began = time.perf_counter()
+    train, test = _lists(output)
+    log.info("Which function of Python's standard library does this sentence document?")
+    log.info("%d questions to train on; %d about other modules to test on.", len(train), len(test))
+    print(f"\n{'':<34}{'nDCG@10':>9}{'RR@10':>9}")
+    runs: dict[str, Any] = {}
+    _add_row(runs, test, "bm25")
     with working("importing PyTorch"):
-        from rerank.training.fit import fit
-    sampler = PositivesNegatives(positives=1, negatives=NEGATIVES)
-    weak = ListsData(str(output / "weak-lists"), validation_share=0)
-    warm = fit(_config(ENCODER, weak, sampler, 1), output / WARM_UP)
-    sampler = PositivesNegatives(positives=3, negatives=9)
-    fit(_config(str(warm.folder / "best"), data, sampler, 2), output / "fold-1")
-    log.info("[3/3] The %d held-out questions, also by the cosines of MiniLM as published:", tested)
-    runs = _runs(held_out, output)
-    with working("testing the differences"):
-        shown, best = _compared(held_out, runs, output)
-    texts = {document.id: document.text for document in demo.documents()}
-    with atomic_write(output / ANSWERS) as file:
-        json.dump({"index": str(index.resolve()), "texts": texts, "ranker": best}, file)
-    print(f"\n{shown}")
-    log.info("\nThis took %.0f s.", time.perf_counter() - start)
+        from rerank import CrossEncoder, Optimization, PositivesNegatives, SmoothINDCG
+        from rerank import train as fine_tune
+        from rerank.scoring.outputs import add_cosines
+    pairs = _documents(train, test) / 2 + test.size + STEP * len(train) * (1 + NEGATIVES)
+    if not (output / "model" / "best").is_dir():
+        log.info("This will take about %s on this machine.", duration(pairs * _seconds_per_pair(test, precision)))
+    with working("encoding documents"):
+        add_cosines(output / "lists", ENCODER, "minilm", precision=precision)
+    train, test = _lists(output)
+    _add_row(runs, test, "minilm")
+    _add_row(runs, test, fuse([test.run(name) for name in COLUMNS]))
+    training = fine_tune(
+        CrossEncoder(ENCODER, **MODEL, start=COLUMNS, start_weight=0.5),  # its first ranking is the fusion's
+        train,
+        SmoothINDCG(),
+        output=output / "model",
+        validation=None,
+        test=test,
+        sampler=PositivesNegatives(positives=1, negatives=NEGATIVES),
+        optimization=Optimization(encoder_lr=1e-4, head_lr=1e-3),
+        batch_size=8,
+        precision=precision,
+        measures=MEASURES,
+    )
+    _add_row(runs, test, training.folder / "test.trec")
+    print(f"\n{_gains(test, runs)}")
+    log.info("\nThis took %.0f s.", time.perf_counter() - began)
+
+
+def _lists(output: Path) -> tuple[Lists, Lists]:
+    """BM25's candidates of training and test questions, which share neither module nor sentence."""
+    folder, demo = output / "lists", DemoCollection()
+    asked: dict[bool, list[Query]] = {True: [], False: []}
+    for query in demo.queries():
+        asked[_is_test(query.id)].append(query)
+    sentences = {query.text.partition(": ")[2] for query in asked[True][:TEST]}
+    train = [query for query in asked[False] if query.text.partition(": ")[2] not in sentences]
+    if not folder.is_dir():
+        if output.exists() and any(not file.name.startswith(".") for file in output.iterdir()):
+            raise UserError(f"output: {output} exists and is not a demo; name another folder")
+        queries, qrels = dict(train[:TRAIN] + asked[True][:TEST]), demo.qrels()
+        retrieve(demo, str(folder), depth=DEPTH, queries=queries, qrels={query: qrels[query] for query in queries})
+    lists = Lists.open(folder)
+    if lists.store.manifest["collection"]["fingerprint"] != demo.fingerprint():
+        raise UserError(f"output: {output} has the demo of another Python; name another folder")
+    test = [_is_test(name) for name in lists.query_ids]
+    return lists.select([not one for one in test]), lists.select(test)
+
+
+def _is_test(name: str) -> bool:
+    """Assign a third of the modules to the test; built-in types are one module."""
+    import builtins
+
+    module = name.rstrip("?").partition(".")[0]
+    return not hasattr(builtins, module) and int(digest("demo", module)[:8], 16) % 3 == 0
+
+
+def _documents(*parts: Lists) -> int:
+    """Count the distinct documents of lists."""
+    return len(set().union(*(part.documents.tolist() for part in parts)))
+
+
+def _seconds_per_pair(lists: Lists, precision: Precision) -> float:
+    """Measure the time of scoring on the candidates of 32 questions, after a warm-up."""
+    from rerank import CrossEncoder, rerank_lists
+
+    model, sample = CrossEncoder(ENCODER, **MODEL, start="bm25"), lists.select(slice(0, 32))
+    rerank_lists(model, sample.select([0]), precision=precision)
+    began = time.perf_counter()
+    rerank_lists(model, sample, precision=precision)
+    return (time.perf_counter() - began) / sample.size
+
+
+def _add_row(runs: dict[str, Any], test: Lists, run: Any) -> None:
+    """Evaluate the next run, and print its row of the table."""
+    from rerank.evaluation.compare import compare_runs
+
+    name = ROWS[len(runs)]
+    runs[name] = run
+    means = compare_runs(test, {name: run}, MEASURES).tables[name].mean
+    print(f"{name:<34}" + "".join(f"{means[measure]:9.3f}" for measure in MEASURES.split()), flush=True)
+
+
+def _gains(test: Lists, runs: Mapping[str, Any]) -> str:
+    """Say in a sentence what fine-tuning gained over BM25 and over the fusion."""
+    from rerank.evaluation.compare import compare_runs
+
+    bm25, _, fusion, ours = ROWS
+    measure, said = MEASURES.split()[0], []
+    for baseline, name in ((bm25, "BM25"), (fusion, "the fusion")):
+        table = compare_runs(test, runs, measure, baseline, ["t-test"])
+        found = table.differences[ours, measure]
+        low, high = found.interval
+        said.append(f"{found.mean:+.3f} over {name} (95 % interval {low:+.3f} to {high:+.3f})")
+    verdict = "gained" if low > 0 else "lost" if high < 0 else "made no significant difference to the fusion:"
+    return f"Fine-tuning {verdict} {measure} {said[0]} and {said[1]}, on {len(test)} questions about other modules."
+
+
+def answer(question: str, output: Path, count: int = 5) -> str:
+    """Rank the library's functions for a question: BM25 by names and sentences, then the fine-tuned model.
+
+    Java searches while Python imports PyTorch, which takes a fifth less without the garbage collector.
+    """
+    import gc
+    from concurrent.futures import ThreadPoolExecutor
+
+    def search() -> tuple[Sequence[Scored], dict[str, str]]:
+        texts = {one.name: f"{split_name(one.name)} {one.signature}. {one.sentence}" for one in entries()}
+        index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
+        return BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)["question"], texts
+
+    with working("looking for answers"), ThreadPoolExecutor(1) as pool:
+        gc.disable()
+        searching = pool.submit(search)
+        from rerank import CrossEncoder
+        from rerank.models.text.cosines import Embedder, cosines_of
+
+        model, encoder = CrossEncoder.load(output / "model" / "best"), Embedder(ENCODER)
+        gc.enable()
+        found, texts = searching.result()
+        if not found:
+            return "BM25 finds no function with any of these words."
+        candidates = [texts[one.id] for one in found]
+        columns: dict[str, Any] = {
+            "bm25": [one.score for one in found],
+            "minilm": cosines_of(question, candidates, encoder),
+        }
+        best = model.rank(question, candidates, columns=columns)[:count]
+    shown = {entry.name: entry for entry in entries()}
+    ranked = [shown[found[one["corpus_id"]].id] for one in best]
+    return "\n".join(f"{rank}. {one.name}{one.signature}\n   {one.sentence}" for rank, one in enumerate(ranked, 1))
 
 
 @contextmanager
-def _own_words() -> Iterator[None]:
-    """Of what is logged show what the demo itself says, and warnings; the rest is in each training's ``log.txt``."""
+def _only_own_messages() -> Iterator[None]:
+    """Show warnings and the demo's messages; the log of the training run is in its ``log.txt``."""
     handlers = logging.getLogger().handlers[:]
 
     def shown(record: logging.LogRecord) -> bool:
@@ -135,168 +214,3 @@ def _own_words() -> Iterator[None]:
     finally:
         for handler in handlers:
             handler.removeFilter(shown)
-
-
-def answer(question: str, output: Path, count: int = 5) -> str:
-    """The best documents for a question: BM25's candidates, reranked by what the table favours.
-
-    Java searches while Python imports PyTorch and Transformers. Importing takes a fifth less without the garbage
-    collector, which would look through all that is imported again and again.
-    """
-    import gc
-    from concurrent.futures import ThreadPoolExecutor
-
-    known = json.loads((output / ANSWERS).read_text())
-    shares = RANKERS[known["ranker"]]
-
-    def search() -> Run:
-        index = Path(known["index"])
-        if not index.is_dir():  # RERANK_HOME was emptied, or another user asks
-            _check(output, DemoCollection())
-            index = build_index(DemoCollection())
-        return BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)
-
-    with ExitStack() as stack:
-        stack.enter_context(working("looking for answers"))
-        pool = stack.enter_context(ThreadPoolExecutor(1))
-        gc.disable()
-        stack.callback(gc.enable)
-        searching = pool.submit(search)
-        from rerank.models.text.cosines import Embedder, cosines_of
-        from rerank.models.text.cross_encoder import CrossEncoder
-        from rerank.retrieval.fuse import fuse
-
-        model = CrossEncoder(str(output / "fold-1" / "best")) if "text" in shares else None
-        encoder = Embedder(ENCODER) if "cosine" in shares else None
-        found = searching.result()
-        candidates = [scored.id for scored in found["question"]]
-        if not candidates:
-            return "BM25 retrieves no docstring with any of these words."
-        texts = [known["texts"][name] for name in candidates]
-        scores = {"bm25": [scored.score for scored in found["question"]]}
-        if model:
-            scores["text"] = model.predict([(question, text) for text in texts]).tolist()
-        if encoder:
-            scores["cosine"] = cosines_of(question, texts, encoder).tolist()
-    runs = [{"question": list(map(Scored, candidates, scores[name]))} for name in shares]
-    best = fuse(runs, list(shares.values()))["question"][:count]
-    lines = [f"by the ranker that the table favours: {known['ranker']}"]
-    for rank, scored in enumerate(best, start=1):
-        first = summary(Document(scored.id, known["texts"][scored.id]))
-        lines.append(f"  {rank}. {scored.id:<36} {first[:90]}")
-    return "\n".join(lines)
-
-
-def _config(name: str, data: Data, sampler: Sampler, epochs: int) -> TrainConfig:
-    from rerank.losses import DirectMetric
-    from rerank.models.text.cross_encoder import CrossEncoder
-    from rerank.relaxations import SmoothI
-    from rerank.training.config import Optimization, TrainConfig
-
-    return TrainConfig(
-        data=data,
-        model=CrossEncoder(name, **MODEL),
-        loss=DirectMetric("nDCG(dcg='exp-log2')", SmoothI()),
-        sampler=sampler,
-        optimization=Optimization(encoder_lr=5e-5, head_lr=1e-3),
-        epochs=epochs,
-        batch_size=4,
-        seed=SEED,
-        measures=MEASURES,
-    )
-
-
-def _check(output: Path, demo: Collection) -> None:
-    """Refuse a folder that holds something else, or the demo of another Python."""
-    manifest = output / "lists" / "manifest.json"
-    if manifest.is_file():
-        if json.loads(manifest.read_text())["collection"]["fingerprint"] != demo.fingerprint():
-            raise UserError(f"output: {output} holds the demo of another Python; name another folder")
-    elif output.exists() and any(not file.name.startswith(".") for file in output.iterdir()):
-        raise UserError(f"output: {output} exists and is not a demo; name another folder")
-
-
-def _runs(lists: Lists, output: Path) -> dict[str, Run]:
-    """The held-out questions by each ranker."""
-    from rerank.models.text.cosines import Embedder, cosines
-    from rerank.retrieval.fuse import fuse
-
-    text = read_run(output / "fold-1" / "test.trec")
-    with working("comparing vectors"):
-        cosine = lists.run(cosines(lists, Embedder(ENCODER)))
-    reranked = {query: text.get(query, []) for query in lists.query_ids}
-    parts: dict[str, Run] = {"bm25": lists.run(), "text": reranked, "cosine": cosine}
-    runs: dict[str, Run] = {}
-    assert lists.qrels is not None
-    with atomic_folder(output / "runs", replace=True) as folder:
-        write_qrels(folder / "qrels.trec", {query: lists.qrels[query] for query in lists.query_ids})
-        for name, shares in RANKERS.items():
-            added = [parts[part] for part in shares]
-            runs[name] = added[0] if len(added) == 1 else fuse(added, list(shares.values()))
-            write_run(folder / f"{FILES[name]}.trec", runs[name], tag=FILES[name])
-    return runs
-
-
-def _compared(lists: Lists, runs: dict[str, Run], output: Path) -> tuple[str, str]:
-    """What is shown of the runs, counts before measures, and the name of the best; tests are in table.txt."""
-    from rerank.evaluation.compare import compare_runs
-    from rerank.evaluation.render import text
-
-    qrels = {query: lists.qrels[query] for query in lists.query_ids} if lists.qrels is not None else {}
-    comparison = compare_runs(lists, runs, MEASURES, "BM25", ["t-test"])
-    with atomic_write(output / "table.txt") as file:
-        file.write(text(comparison))
-    measure = MEASURES.split()[0]
-    ideal = {}
-    for query, hits in runs["BM25"].items():
-        graded = [Scored(hit.id, float(qrels[query].get(hit.id, 0))) for hit in hits]
-        ideal[query] = sorted(graded, key=lambda hit: -hit.score)
-    rows = runs | {"best possible order": ideal}
-    means = {name: table.mean for name, table in compare_runs(lists, rows, MEASURES).tables.items()}
-    lines = [f"{'':<29}answer first  in the top 10  {'  '.join(f'{name:>7}' for name in MEASURES.split())}"]
-    for name, run in rows.items():
-        tops = [[qrels[query].get(hit.id, 0) > 0 for hit in hits[:10]] for query, hits in run.items()]
-        first, ten = sum(any(top[:1]) for top in tops), sum(map(any, tops))
-        numbers = "  ".join(f"{means[name][one]:7.3f}" for one in MEASURES.split())
-        lines.append(f"{name:<29}{first:>4} of {len(qrels):<5}{ten:>6} of {len(qrels):<5}{numbers}")
-    by_mean = sorted((name for name in RANKERS if name != "BM25"), key=lambda name: -means[name][measure])
-    trained = next(name for name in by_mean if "text" in RANKERS[name])
-    untrained = next(name for name in by_mean if "text" not in RANKERS[name])
-    best = by_mean[0]
-    gap = compare_runs(lists, {name: runs[name] for name in (untrained, trained)}, measure, untrained, ["t-test"])
-    unjudged = np.mean([hit.id not in qrels[query] for query, hits in runs[best].items() for hit in hits[:10]])
-    lines += [
-        "",
-        f"{best} against BM25:\n  {_in_words(comparison.differences[best, measure], measure)}",
-        f"Does training pay? {trained} against {untrained}:\n  {_in_words(gap.differences[trained, measure], measure)}",
-        f"{unjudged:.0%} of the top ten was never judged and counts as wrong, so all numbers are low.",
-        "",
-        *_examples(lists, runs, comparison, best),
-    ]
-    return "\n".join(lines), best
-
-
-def _in_words(difference: Difference, measure: str) -> str:
-    """A difference, how sure it is, and what that means."""
-    low, high = difference.interval
-    verdict = "better" if low > 0 else "worse" if high < 0 else "too close to call"
-    return f"{difference.mean:+.3f} {measure}, 95 % interval [{low:+.3f}, {high:+.3f}]: {verdict}."
-
-
-def _examples(lists: Lists, runs: dict[str, Run], comparison: Comparison, best: str) -> list[str]:
-    """The questions with the largest gain and the largest loss, with the first documents of both rankings."""
-    measure = MEASURES.split()[0]
-    ours, theirs = (comparison.tables[name] for name in (best, "BM25"))
-    gains = ours[measure] - theirs[measure]
-    texts = dict(zip(lists.query_ids, lists.query_texts, strict=True))
-    lines = []
-    for what, at in (("gain", int(np.argmax(gains))), ("loss", int(np.argmin(gains)))):
-        query = ours.queries[at]
-        grades = lists.qrels[query] if lists.qrels is not None else {}
-        lines.append(f'The largest {what} ({gains[at]:+.2f}): "{texts[query]}"')
-        lines.append(f"       {'BM25':<38}{best} (* is an answer)")
-        for rank in range(min(2, len(runs[best][query]))):
-            hits = [runs[name][query][rank].id for name in ("BM25", best)]
-            one, other = (f"{'*' if grades.get(hit, 0) > 0 else ' '} {hit}" for hit in hits)
-            lines.append(f"  {rank + 1}. {one:<38}{other}")
-    return lines

@@ -10,16 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from scipy.stats import ttest_rel
 
 import rerank
-from rerank.evaluation.crossed import interval
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from scripts.evidence.statistics import holm
 from tests.builders import make_decoder, make_lists
 from tests.conftest import ROOT
 
@@ -119,24 +115,3 @@ def test_examples_do_what_they_say(
     assert checks, "nothing is known of what this example gives"
     for check in checks:
         assert eval(check, globals() | names), check
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
-def test_the_demos_table_is_that_of_the_kept_values(page: str) -> None:
-    """Of a run of ``rerank demo``; p by scipy, corrected over all comparisons of its ``table.txt`` (Holm)."""
-    kept = pd.read_csv(ROOT / "configs" / "demo" / "kept" / "queries.tsv", sep="\t")
-    values = {name: rows.set_index("query_id") for name, rows in kept.groupby("run", sort=False)}
-    first = values.pop("BM25")
-    p = {(name, of): ttest_rel(rows[of], first[of]).pvalue for name, rows in values.items() for of in ("nDCG@10", "RR")}
-    corrected = dict(zip(p, holm([*p.values()]), strict=True))
-    text = (ROOT / page).read_text().replace("**", "").replace("−", "-")
-    for name, rows in values.items():
-        row = next(line for line in text.splitlines() if line.startswith(f"| {name} | 0."))
-        ndcg, rr, difference, shown = (cell.strip() for cell in row.strip("|").split("|")[1:])
-        assert (ndcg, rr) == (f"{rows['nDCG@10'].mean():.4f}", f"{rows['RR'].mean():.4f}")
-        gain = (rows["nDCG@10"] - first["nDCG@10"]).to_numpy()
-        low, high = interval(gain)
-        assert difference == f"{gain.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
-        chance = corrected[name, "nDCG@10"]
-        assert shown == ("< 0.0001" if chance < 0.0001 else f"{chance:.4f}")
-    assert len(first) == 72 and f"| BM25 | {first['nDCG@10'].mean():.4f} | {first['RR'].mean():.4f} |" in text
