@@ -76,7 +76,9 @@ class SmoothI(RankIndicators):
         if not self.stop_gradient:
             return torch.stack([(row * values).sum(dim=1) for row in self._rows(scores, mask, depth)], dim=1)
         shifted, pads = _shifted(scores, mask)
-        return _Expected.apply(shifted, values, pads, self._steepness(depth), -1 / (1 - self.delta))
+        ranks = torch.arange(depth, dtype=scores.dtype, device=scores.device)
+        slope = self.alpha * (1 - self.delta) ** ranks  # as a tensor, since copying a list to a GPU waits
+        return _Expected.apply(shifted, values, pads, self._steepness(depth), slope, -1 / (1 - self.delta))
 
 
 def _shifted(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,7 +96,13 @@ class _Expected(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, shifted: Tensor, values: Tensor, pads: Tensor, steepness: list[float], eliminate: float
+        ctx: Any,
+        shifted: Tensor,
+        values: Tensor,
+        pads: Tensor,
+        steepness: list[float],
+        slope: Tensor,
+        eliminate: float,
     ) -> Tensor:
         rows = shifted.new_empty((len(steepness), *shifted.shape))
         kept = shifted.new_empty((len(steepness) + 1, *shifted.shape))  # C without its decay
@@ -105,14 +113,14 @@ class _Expected(torch.autograd.Function):
             torch.softmax(logits, dim=1, out=row)
             torch.addcmul(before, before, row, value=eliminate, out=after)
         expected = torch.bmm(values[:, None, :], rows.permute(1, 2, 0)).squeeze(1)
-        slopes = rows.mul_(kept[:-1]).mul_(shifted.new_tensor(steepness)[:, None, None])
+        slopes = rows.mul_(kept[:-1]).mul_(slope[:, None, None])
         ctx.save_for_backward(slopes, values, expected)
         return expected
 
     @staticmethod
     @full_precision
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None, None]:
         slopes, values, expected = ctx.saved_tensors
         weights = torch.stack([gradient, gradient * expected], dim=1)
         sums = torch.bmm(weights, slopes.transpose(0, 1))
-        return values * sums[:, 0] - sums[:, 1], None, None, None, None
+        return values * sums[:, 0] - sums[:, 1], None, None, None, None, None

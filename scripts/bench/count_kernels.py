@@ -123,23 +123,14 @@ def _tensors(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-class _Launched:
-    """In place of a kernel of Triton's, which counts as one."""
-
-    def __getitem__(self, _: Any) -> Any:
-        return lambda pads, shifted, alphas, power, rows, *_: rows.fill_(0)
-
-
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
-    """Within it the meta device has random numbers, no autocast, FlashAttention and Triton, as far as code asks."""
+    """Within it the meta device has random numbers, no autocast, and FlashAttention, as far as code asks."""
     with (
         mock.patch("torch.get_device_module"),
         mock.patch("torch.autocast", lambda *_, **__: nullcontext()),
         mock.patch("torch.is_autocast_enabled", lambda *_: False),
         mock.patch("rerank.kernels.flat_attention._has_kernel", lambda _: True),
-        mock.patch("rerank.relaxations.smoothi.in_one_kernel", lambda _: True),
-        mock.patch("rerank.relaxations.eliminate._kernel", lambda: _Launched()),
     ):
         yield
 
