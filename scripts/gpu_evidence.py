@@ -45,7 +45,6 @@ from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, rando
 
 need_no_arrow()
 
-from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.lists.sampling import Full
 from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, SmoothINDCG, load_all
@@ -297,7 +296,7 @@ def resumed(here: Here) -> Iterator[str]:
 
 def steps(here: Here, run: Path, last: int, killed: int | None) -> None:
     """The process of :func:`resumed`: steps as the trainer takes them, with a checkpoint after every tenth."""
-    DETERMINISTIC.set(True)
+    torch.use_deterministic_algorithms(True, warn_only=True)
     model = here.model("MiniLM-L6", 0.1).train()
     model.settle("bf16", "auto")
     lists, inputs = here.pairs(model, *here.of((4, 4), (64, 10)))

@@ -5,13 +5,13 @@ For a text whose graph does not fit memory: training then takes a third longer, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import nn
 
-from rerank.kernels.flat_attention import DETERMINISTIC, SEEN, Sequences, having
+from rerank.kernels.flat_attention import SEEN, having
 
 
 def keep_inputs_alone(model: nn.Module) -> bool:
@@ -32,10 +32,4 @@ def called(function: Callable[..., Any], layer: Any, *given: Any) -> Any:
 
 def _as_before() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """Where a layer is computed, and where it is computed again, maybe by a thread that has seen none of it."""
-    return nullcontext(), _again(SEEN.get(), DETERMINISTIC.get())
-
-
-@contextmanager
-def _again(sequences: Sequences | None, deterministic: bool) -> Iterator[None]:
-    with having(SEEN, sequences), having(DETERMINISTIC, deterministic):
-        yield
+    return nullcontext(), having(SEEN, SEEN.get())

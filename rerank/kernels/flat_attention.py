@@ -220,13 +220,15 @@ def attend(call: AttentionCall, way: Implementation | None = None) -> Tensor:
         call = call._replace(window=None)
     if call.query.device.type == "cpu":
         return _by_pytorch(call) if call.causal or call.window is not None else _on_cpu(call, way)
-    if way != "torch" and not (call.first and call.window is not None) and _has_kernel(call.query):
+    if way != "torch" and not (call.first and call.window is not None) and not call.dropout and _has_kernel(call.query):
         return _by_flash(call)
     return _padded(call)
 
 
 def _by_flash(call: AttentionCall) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window, causal = call
+    from torch.nn.attention.varlen import varlen_attn
+
+    query, key, value, sequences, scale, _, first, window, causal = call
     starts, key_starts, rows = sequences.starts, sequences.starts, 1 if first else max(sequences.lengths)
     if sequences.keys is not None and sequences.key_starts is not None:
         key, value = (_Picked.apply(states, sequences.keys) for states in (key, value))
@@ -234,8 +236,14 @@ def _by_flash(call: AttentionCall) -> Tensor:
     if first:
         starts = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
     # The kernel lays a sequence's last query beside its last key, and counts windows from there.
-    near = {} if window is None else {"window_size_left": window, "window_size_right": 0 if causal else window}
-    return _Flash.apply(query, key, value, starts, key_starts, rows, sequences.longest, dropout, causal, scale, near)
+    left = -1 if window is None else window
+    near, shares = (left, 0 if causal else left), query.shape[1] != key.shape[1]
+    columns = sequences.longest
+    seen = varlen_attn(
+        query, key, value, starts, key_starts, rows, columns, scale=scale, window_size=near, enable_gqa=shares
+    )
+    assert isinstance(seen, Tensor)
+    return seen
 
 
 def _has_kernel(query: Tensor) -> bool:
@@ -248,9 +256,6 @@ def _has_kernel(query: Tensor) -> bool:
 SEEN: ContextVar[Sequences | None] = ContextVar("seen", default=None)
 """The rows of the flat chunk that this thread is at; of every row the encoder then gives the one state that counts."""
 
-DETERMINISTIC = ContextVar("deterministic", default=False)
-"""Whether backward passes of attention add up in one order: the same bits every time, more slowly."""
-
 
 @contextmanager
 def having(variable: ContextVar[Any], value: Any) -> Iterator[None]:
@@ -262,24 +267,13 @@ def having(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-@contextmanager
-def _one_order(wanted: bool) -> Iterator[None]:
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    if wanted:
-        torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-
-
 class _Picked(torch.autograd.Function):
     """Some rows, of which those that all texts share come more than once: their gradients add up, in float32."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, places: Tensor) -> Tensor:
         ctx.save_for_backward(places)
-        ctx.shape, ctx.deterministic = states.shape, DETERMINISTIC.get()
+        ctx.shape = states.shape
         return states.index_select(0, places)
 
     @staticmethod
@@ -287,49 +281,8 @@ class _Picked(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (places,) = ctx.saved_tensors
         total = gradient.new_zeros(ctx.shape, dtype=torch.promote_types(gradient.dtype, torch.float32))
-        with _one_order(ctx.deterministic):
-            total.index_add_(0, places, gradient.to(total.dtype))
+        total.index_add_(0, places, gradient.to(total.dtype))
         return total.to(gradient.dtype), None
-
-
-class _Flash(torch.autograd.Function):
-    """FlashAttention over sequences of varying length, with dropout of its weights.
-
-    ``torch.nn.attention.varlen`` has the same kernel without dropout, and only newer versions of it take a scale.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        ends: Tensor,
-        starts: Tensor,
-        rows: int,
-        columns: int,
-        dropout: float,
-        causal: bool,
-        scale: float,
-        near: dict[str, int],
-    ) -> Tensor:
-        output, sums, state, offset, _ = torch.ops.aten._flash_attention_forward(
-            query, key, value, ends, starts, rows, columns, dropout, causal, False, scale=scale, **near
-        )
-        ctx.save_for_backward(query, key, value, output, sums, ends, starts, state, offset)
-        ctx.told, ctx.named = (rows, columns, dropout, causal), {"scale": scale, **near}
-        ctx.deterministic = DETERMINISTIC.get()
-        return output
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        *states, output, sums, ends, starts, state, offset = ctx.saved_tensors
-        with _one_order(ctx.deterministic):
-            found = torch.ops.aten._flash_attention_backward(
-                gradient.contiguous(), *states, output, sums, ends, starts, *ctx.told, state, offset, **ctx.named
-            )
-        return (*found, *[None] * 8)
 
 
 def _padded(call: AttentionCall) -> Tensor:

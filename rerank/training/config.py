@@ -74,8 +74,6 @@ class TrainConfig:
             The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
-        deterministic: whether attention's backward pass on a GPU always adds up in the same order, which is slower; on
-            a CPU it always does.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
@@ -101,7 +99,6 @@ class TrainConfig:
     token_budget: Count | None = None
     gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
-    deterministic: bool = False
     seed: Seed = 42
     monitor: str = "nDCG@10"
     epoch_by: Literal["loss", "last"] | None = None

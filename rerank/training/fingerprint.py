@@ -15,7 +15,7 @@ from rerank.models.contract import hash_model
 from rerank.storage import fingerprint as settings
 from rerank.training.config import TrainConfig
 
-NEUTRAL = ("data", "model", "tracker", "checkpoint_every", "deterministic")
+NEUTRAL = ("data", "model", "tracker", "checkpoint_every")
 """Settings that change no result, or count by content."""
 
 

@@ -20,7 +20,7 @@ TRAINING = 1
 MEASURING = 1
 """Revision of how a model is measured; raised by hand likewise."""
 
-NEUTRAL = ("tracker", "checkpoint_every", "test", "deterministic")
+NEUTRAL = ("tracker", "checkpoint_every", "test")
 """Keys of a configuration that cannot change what is trained."""
 
 Identity = dict[str, Any]

@@ -12,7 +12,6 @@ import torch
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.flat_attention import DETERMINISTIC
 from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import resolve
 from rerank.lists.data import Splits
@@ -76,7 +75,6 @@ class Trainer:
             self._say("kernels: %s", ways)
         if self.accelerator.device.type == "cpu":
             keep_freed()
-        DETERMINISTIC.set(config.deterministic)
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         optimizer = make_optimizer(self.model, config.optimization)

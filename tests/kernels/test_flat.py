@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.attention import varlen
 
 from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
@@ -84,46 +84,43 @@ def test_every_way_is_the_formula(
         if way in ("products", "pytorch"):
             found = attend(call)
         else:
-            patch.setattr(torch.ops.aten, "_flash_attention_forward", flash)
-            patch.setattr(torch.ops.aten, "_flash_attention_backward", flash_backward)
+            patch.setattr(varlen, "varlen_attn", kernel)
             found = flat_attention._padded(call) if way == "padded" else flat_attention._by_flash(call)
         check(found, expected, states)
 
 
 def kernel(
-    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, key_starts: Tensor, *told: Any, **named: Any
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
+    key_starts: Tensor,
+    longest: int,
+    most: int,
+    *,
+    scale: float,
+    window_size: tuple[int, int],
+    enable_gqa: bool,
 ) -> Tensor:
-    """What FlashAttention's authors write of it: the last query lies beside the last key, windows include both ends."""
-    longest, most, _, causal, *_ = told
+    """Compute ``varlen_attn``, which needs a GPU: the last query lies beside the last key, windows have both ends."""
     found = []
-    left, right = named.get("window_size_left"), 0 if causal else named.get("window_size_right")
+    left, right = window_size
+    assert enable_gqa == (query.shape[1] != key.shape[1])
     assert (longest, most) == (int(starts.diff().max()), int(key_starts.diff().max()))
     for first, last, begin, end in zip(
         *(x.tolist() for x in (starts, starts[1:], key_starts, key_starts[1:])), strict=False
     ):
         at = torch.arange(last - first)[:, None] + (end - begin) - (last - first) - torch.arange(end - begin)
         mask = torch.ones_like(at, dtype=torch.bool)
-        mask &= at <= left if left is not None else mask
-        mask &= at >= -right if right is not None else mask
+        mask &= at <= left if left >= 0 else mask
+        mask &= at >= -right if right >= 0 else mask
         states = (
             query[first:last],
             *(x[begin:end].repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value)),
         )
         q, k, v = (x.transpose(0, 1) for x in states)
-        found.append(F.scaled_dot_product_attention(q, k, v, mask, scale=named["scale"]).transpose(0, 1))
+        found.append(F.scaled_dot_product_attention(q, k, v, mask, scale=scale).transpose(0, 1))
     return torch.cat(found)
-
-
-def flash(*given: Any, **named: Any) -> tuple[Tensor, ...]:
-    """PyTorch's operation, by :func:`kernel`: there is none without a GPU."""
-    return kernel(*given, **named), *[torch.zeros(1)] * 4
-
-
-def flash_backward(gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *others: Any, **named: Any) -> Any:
-    _, _, *told, _, _ = others
-    with torch.enable_grad():
-        states = [state.detach().requires_grad_() for state in (query, key, value)]
-        return torch.autograd.grad(kernel(*states, *told, **named), states, gradient)
 
 
 @given(lengths=LENGTHS)

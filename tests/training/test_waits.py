@@ -71,10 +71,10 @@ def test_what_waits_for_nothing_is_not_counted() -> None:
     "name", ["SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet"]
 )
 def test_a_step_waits_once_at_its_end(name: str, mode: str, lists: Lists, folder: Path) -> None:
-    model: Any = CrossEncoder(str(folder), query_length=8, document_length=24).train()
+    model: Any = CrossEncoder(str(folder), query_length=8, document_length=24, dropout=0.0).train()
     loss = losses.load_all()[name]()
     kernels, waits, within = count_step(model, model.inputs(lists), lists, loss, 300, mode)
-    assert kernels["_flash_attention_forward"] >= kernels["_flash_attention_backward"] > 1
+    assert kernels["_varlen_attn"] >= kernels["_varlen_attn_backward"] > 1
     assert waits[:within] == [], "within the step"
     assert len(waits) == within + 1, "all numbers of the step in one copy"
 
@@ -107,7 +107,7 @@ def test_a_decoder_waits_for_nothing(template: str, lora: LoRA | None, lists: Li
     folder = make_decoder(tmp_path / "model")
     model: Any = Decoder(str(folder), template=template, lora=lora, query_length=8, document_length=24).train()
     kernels, waits, within = count_step(model, model.inputs(lists), lists, losses.ListNet(), 1000)
-    assert waits[:within] == [] and kernels["_flash_attention_backward"] > 1
+    assert waits[:within] == [] and kernels["_varlen_attn_backward"] > 1
 
 
 @pytest.mark.parametrize("make", [lambda: ListMLP(hidden=[8]), lambda: SelfAttention(8, 16), lambda: MLP(hidden=[8])])
