@@ -30,6 +30,7 @@ def test_a_heap_too_small_for_lucene_is_refused(monkeypatch: pytest.MonkeyPatch)
         assert _heap() == heap
 
 
+@pytest.mark.slow
 def test_a_terminal_of_another_encoding_gets_what_it_can_show(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
     name = "überrank\u2192\u03b1.trec"

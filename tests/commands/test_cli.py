@@ -117,6 +117,7 @@ def test_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path: Path, t
         assert main(train) == 0
 
 
+@pytest.mark.slow
 def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
@@ -125,6 +126,7 @@ def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path, monkey
     assert said.startswith("rerank: error: the working directory was removed")
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
     features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
     code = (
