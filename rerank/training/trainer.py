@@ -92,9 +92,11 @@ class Trainer:
                 while state.epoch < config.epochs and not self._out_of_patience(state):
                     self._epoch(state, gradients, optimizer)
                 self._prepared.clear()
-                with together():
-                    best = type(self.model).load(self.folder.best)
-                    best.settle(self.precision)
+                best = self.model
+                if state.best_epoch != state.epoch:  # else the best model is the one in memory
+                    with together():
+                        best = type(self.model).load(self.folder.best)
+                        best.settle(self.precision)
                 measures = finish(self.folder, self.splits, best, config, self.main, self.validation.best_scores)
         except Stopped as stop:
             self._stop(stop, state, optimizer)

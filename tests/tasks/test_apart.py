@@ -50,13 +50,3 @@ def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words:
     before = contents(place)
     assert main(words) == 2
     assert message in capsys.readouterr().err and contents(place) == before
-
-
-@pytest.mark.parametrize("name", ["t.md", "j.json", "p.tsv"])
-def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    make_lists(tmp_path)
-    option = {"t": "--table", "j": "--json", "p": "--per-query"}[name[0]]
-    (tmp_path / f".{name}.0123abcd.tmp").touch()
-    assert main(["evaluate", "--qrels", "lists", "--runs", "lists/run.trec", option, name]) == 0
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")] and (tmp_path / name).is_file()
