@@ -13,13 +13,12 @@ from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file
 from rerank.settings.configs import add_config, assign, merged
 from rerank.settings.parser import make_parser, parse
-from rerank.storage.files import check_apart
 from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import classes_first
 
 
 def experiment(argv: Sequence[str]) -> int:
-    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables and figures.
+    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables.
 
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
     """
@@ -29,19 +28,11 @@ def experiment(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
-    parser.add_argument("--html", help="file for a report: tables, differences per query, rankings")
     parser.add_class_arguments(ExperimentConfig)
     words, inside = split_options(argv)
     print_config = {"--print_config", "--print-config"} & set(words)
     options = parse(parser, classes_first([word for word in words if word not in print_config]))
-    dry_run, share, html, _ = (options.pop(key) for key in ("dry_run", "share", "html", "config"))
-    if html:
-        from rerank.evaluation.export import REPORT_SUFFIXES, check_suffix
-
-        check_suffix(html, REPORT_SUFFIXES)
-        check_apart(html)
-        if share is not None:
-            raise UserError("html: a share makes no report; the command without --share does")
+    dry_run, share, _ = (options.pop(key) for key in ("dry_run", "share", "config"))
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
     if print_config:  # the parser's own would take the quotes off a preset "1024", and not know what was set inside
@@ -73,13 +64,12 @@ def experiment(argv: Sequence[str]) -> int:
         return len(done.failures)
     from rerank.experiments.conduct import experiment as conduct
 
-    found = conduct(config, html)
+    found = conduct(config)
     print(text(found.summary, bold=sys.stdout.isatty()), end="")
     for line in beside_sentences(found.summary):
         print(line)
-    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "cells.jsonl.xz"]
-    files += ["table.md", "table.tex"]
-    log.info("%s: %s", plan.output, ", ".join([*files, *(path.name for path in found.pictures)]))
+    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "table.md", "table.tex"]
+    log.info("%s: %s", plan.output, ", ".join(files))
     if found.failures:
         log.warning("%d cells failed; run again to try them again", len(found.failures))
     return len(found.failures)

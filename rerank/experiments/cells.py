@@ -26,7 +26,6 @@ class Job(StrEnum):
     """What a worker can be asked to do with a cell."""
 
     TRAIN = "train"
-    REFIT = "refit"
     MEASURE = "measure"
 
 
@@ -52,19 +51,17 @@ class Cell:
     place: Path
     settings: Settings
     monitor: str
-    again: bool = False  # whether it is the second training of what validation chose
     id: str = ""  # of its training; empty while nobody asked for it, and for rows that are not trained
 
     def __str__(self) -> str:
-        named = f"{self.group}, {point_name(self.point)}" if self.point else str(self.group)
-        return f"{named}, second training" if self.again else named
+        return f"{self.group}, {point_name(self.point)}" if self.point else str(self.group)
 
     @property
     def folder(self) -> Path:
         """The run folder: that of another training has another name."""
         if not self.id:
             return self.place
-        return self.place / f"{point_name(self.point)}{'-refit' if self.again else ''}-{self.id[:SHOWN]}"
+        return self.place / f"{point_name(self.point)}-{self.id[:SHOWN]}"
 
     def finished(self) -> dict[str, Any] | None:
         """What ``measures.json`` holds, and ``seconds`` of the last start (NaN: unknown); None if not trained yet."""
@@ -72,23 +69,16 @@ class Cell:
         seconds = float(starts[-1].get("seconds", "nan")) if starts else float("nan")
         return None if measures is None else measures | {"seconds": seconds}
 
-    @property
-    def restored(self) -> bool:
-        """Whether its results alone are here, as after `rerank.experiments.keep.restore`, with nothing to rank by."""
-        made = ("identity.json", "test.trec", "best")
-        return self.finished() is not None and not any((self.folder / name).exists() for name in made)
-
 
 @dataclass(frozen=True)
 class Outcome:
     """A method on a fold with a seed."""
 
     cell: Cell
-    measured: Cell  # whose model was measured: the same, or its second training
     tried: int
     validation: dict[str, float]
     test: PerQuery
-    seconds: float  # of the training, the second one included; NaN where nothing tells
+    seconds: float  # of the training; NaN where nothing tells
     run: Callable[[], Run] = field(default=dict, compare=False)  # of the test lists, read or made when it is asked for
     file: Path | None = None
     start: Beside | None = None  # on validation, beside its model before the first step (of trees: the first stage)

@@ -1,4 +1,4 @@
-"""A whole experiment: train, choose, measure, write tables and figures; from Python and from the command line."""
+"""A whole experiment: train, choose, measure, write tables; from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError
 from rerank.experiments.cells import Failure
 from rerank.experiments.config import ExperimentConfig
-from rerank.experiments.figures.data import check_figures
-from rerank.experiments.figures.draw import write_figures
 from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.results import flat_rows, write_experiment, write_results
+from rerank.experiments.results import flat_rows, write_results
 from rerank.experiments.rows import UntrainedRows
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
@@ -35,18 +33,16 @@ class Results:
     """What an experiment found.
 
     Attributes:
-        folder: the experiment's folder: tables, figures, a run folder per cell.
+        folder: the experiment's folder: tables, a run folder per cell.
         summary: the table, and what was compared.
         rows: a row per method, fold and seed.
         failures: the cells that could not be trained or measured.
-        pictures: the figures.
     """
 
     folder: Path
     summary: Summary
     rows: list[dict[str, Any]]
     failures: list[Failure]
-    pictures: list[Path]
 
     def to_dataframe(self) -> pd.DataFrame:
         """A row per method, fold and seed: what validation chose, its measures on validation and test."""
@@ -65,7 +61,7 @@ class Results:
         return f"<pre>{escape(str(self))}</pre>"
 
 
-def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: str | None = None) -> Results:
+def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path) -> Results:
     """Compare methods over folds and seeds, up to the tables of a paper; resume where an interrupted one stopped.
 
     >>> import rerank
@@ -85,7 +81,6 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
 
     Args:
         config: a configuration, its keys as nested dictionaries, or the YAML file that has them.
-        html: file for a report.
 
     Returns:
         The results; as files they are in the experiment's folder.
@@ -100,14 +95,10 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path, html: 
         done = Experiment(plan)
         done.run()
         rows = UntrainedRows(plan, done.identities)
-        alone, together = rows.first_stage(done.outcomes), rows.ensembles(done.outcomes)
-        done.outcomes = {**alone, **done.outcomes, **together, **done.mixed}
+        done.outcomes = {**rows.first_stage(done.outcomes), **done.outcomes, **done.mixed}
         summary = summarise(plan.config, done.outcomes)
         write_results(done, summary)
-        if html:
-            write_experiment(done, summary, html)
-        pictures = write_figures(done, summary)
-    return Results(plan.output, summary, flat_rows(plan, done.outcomes), done.failures, pictures)
+    return Results(plan.output, summary, flat_rows(plan, done.outcomes), done.failures)
 
 
 def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
@@ -121,22 +112,19 @@ def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
 
 
 def checked(config: ExperimentConfig) -> ExperimentPlan:
-    """The plan of an experiment whose pictures there can be, and cells: training's own parser reads every value."""
+    """The plan of an experiment whose cells can be trained: training's own parser reads every value."""
     plan = ExperimentPlan(config)
     for group in {group.method: group for group in plan.groups}.values():
         for point in _corners(plan.config.methods[group.method].search):
             cell = plan.cell(group, point)
-            by_place = {f"methods.{group.method}": cell} | ({"refit": plan.refitted(cell)} if plan.config.refit else {})
-            for where, one in by_place.items():
-                try:
-                    check(one.settings)
-                except UserError as error:
-                    shown = ", ".join(f"{key}: {value}" for key, value in point.items())
-                    unsaid = "; or name all folds, as in folds: [1, 2, 3, 4, 5]" if "needs fold;" in str(error) else ""
-                    raise UserError(f"{where}{f' ({shown})' if shown else ''}: {error}{unsaid}") from error
+            try:
+                check(cell.settings)
+            except UserError as error:
+                shown = f" ({', '.join(f'{key}: {value}' for key, value in point.items())})" if point else ""
+                unsaid = "; or name all folds, as in folds: [1, 2, 3, 4, 5]" if "needs fold;" in str(error) else ""
+                raise UserError(f"methods.{group.method}{shown}: {error}{unsaid}") from error
     for group in {group.fold: group for group in plan.groups}.values():
         data_of(plan.cell(group, plan.points(group)[0]).settings)  # which refuses a fold that is not there
-    check_figures(plan)
     return plan
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from rerank.evaluation.measures import Empty
 from rerank.evaluation.significance import AnyTest, Correction
-from rerank.settings.ranges import Count, NotNegative, Positive, Range
+from rerank.settings.ranges import Count, NotNegative, Range
 
 FIRST_STAGE = "first stage"
 """The row of the first stage."""
@@ -41,29 +41,6 @@ class Published:
 
 
 @dataclass
-class Figure:
-    """A picture, ``NAME.png`` in the experiment's folder.
-
-    Attributes:
-        kind: ``search`` shows validation measures over the values of a searched key, ``methods`` the test means of the
-            table, ``curves`` loss and monitor over the epochs or trees of the models that validation chose.
-        x: for ``search``, the dotted key whose values are on the horizontal axis. The other searched keys have the
-            values that validation chooses for each fold and seed.
-        lines: for ``search``, what the lines stand for: ``methods``, ``measures``, or the values of another searched
-            key.
-        measures: measures to show, separated by spaces; None takes the monitor, or for ``methods`` those of the
-            table. ``curves`` show the monitor.
-        methods: methods to show; None shows all.
-    """
-
-    kind: Literal["search", "methods", "curves"]
-    x: str | None = None
-    lines: str = "methods"
-    measures: str | None = None
-    methods: list[str] | None = None
-
-
-@dataclass
 class ExperimentConfig:
     """An experiment: methods x folds x seeds, each searched over its own points.
 
@@ -76,11 +53,6 @@ class ExperimentConfig:
         output: folder to make; an interrupted experiment resumes in it.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.
         methods: the rows of the table, by name.
-        ensembles: further rows, by name: the methods whose chosen models, of all seeds, rank together by the mean of
-            their z-normalised scores.
-        refit: keys of a second training of what validation chose, on all lists except test, such as LetorData's
-            ``{data.join_validation: true}`` or FoldsData's ``{data.validation: false}``. It trains for all its epochs,
-            or grows as many trees as validation found best, and its model is the one that is measured.
         first_stage: for lists of texts, ``show`` adds the first stage as a row, ``mix`` also adds each method mixed
             with it, with the weight that validation chose; ``hide`` leaves both out.
         folds: values of ``data.fold``; none if the data has no folds.
@@ -91,21 +63,11 @@ class ExperimentConfig:
             the half-width of the 95 % interval by Student's t.
         baseline: the method to test the others against, or ``first stage``; None tests against the best of each column.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
-        groups: groups of methods, by name. Each is represented by its best method on validation, and all groups are
-            compared with each other.
-        primary: the one comparison that the experiment is for, said before it is run: its row, what it is compared with
-            and the measure, such as ``[best of direct metrics, best of other losses, nDCG@10]``. Its p-value stands
-            for itself; the others are corrected for each other.
-        margin: a difference too small to matter. Comparisons then say whether two methods are equivalent within it,
-            different, or undecided.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
             the seeds as fixed. Folds are pooled.
         correction: how p-values are corrected for all planned comparisons, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
-        figures: figures to draw, by name.
-        keep: a file (``.jsonl.xz``) for the results of finished cells (measures, values per query). It is read at the
-            start, so that no cell in it is trained again, and written as cells finish. None keeps them in ``output``.
         jobs: cells trained side by side; None takes one per core, or one per GPU if there are any. They share the
             cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; None uses
             all the room there is, as machines join and leave.
@@ -118,8 +80,6 @@ class ExperimentConfig:
     output: str
     base: dict[str, Any]
     methods: dict[str, Method]
-    ensembles: dict[str, list[str]] = field(default_factory=dict)
-    refit: dict[str, Any] = field(default_factory=dict)
     first_stage: Literal["hide", "show", "mix"] = "show"
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])
@@ -128,15 +88,10 @@ class ExperimentConfig:
     spread: Literal["error", "interval"] = "error"
     baseline: str | None = None
     pairs: Literal["baseline", "all"] = "baseline"
-    groups: dict[str, list[str]] = field(default_factory=dict)
-    primary: list[str] | None = None
-    margin: Positive | None = None
     test: AnyTest = "bootstrap"
     correction: Correction = "holm"
     level: Annotated[float, Range(0, 1, without_low=True, without_high=True)] = 0.05
     published: Published | None = None
-    figures: dict[str, Figure] = field(default_factory=dict)
-    keep: str | None = None
     jobs: Count | None = None
     engine: Literal["local", "ray"] = "local"
     num_cpus: Count = 1

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.measures import COUNTS, parse_measures
+from rerank.evaluation.measures import parse_measures
 from rerank.experiments.cells import Cell, Group, Point, file_name
 from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
-from rerank.experiments.planned import best_of, planned_pairs
 from rerank.lists.data import Splits
 from rerank.settings.configs import Settings, assign, merged
 from rerank.settings.ranges import check_arguments, check_value
@@ -53,16 +52,6 @@ class ExperimentPlan:
         space = self.config.methods[group.method].search
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
-    def refitted(self, chosen: Cell, trees: int | None = None) -> Cell:
-        """The second training of a chosen cell, of the best number of trees."""
-        settings = merged(chosen.settings, {})
-        for key, value in self.config.refit.items():
-            assign(settings, key, value)
-        settings["patience"] = None
-        if trees is not None:
-            assign(settings, "model.trees", trees)
-        return replace(chosen, settings=settings, again=True, id="")
-
     def validated(self, settings: Settings) -> list[str]:
         """What a training configuration measures on validation lists, the monitor first."""
         given = self._defaults | settings
@@ -85,43 +74,21 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
     for name, method in config.methods.items():
         check_value(f"methods.{name}", method, Method)
         check_arguments(Method, vars(method), f"methods.{name}")
-    for key in ("ensembles", "groups"):
-        for name, members in getattr(config, key).items():
-            check_value(f"{key}.{name}", members, list[str])
     parse_measures(config.measures)
     if not config.methods:
         raise UserError("methods: at least one is needed")
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
         if values is not None and (not values or len({str(value) for value in values}) < len(values)):
             raise UserError(f"{name}: {values!r} name at least one, and each only once")
-    if config.keep is not None and not config.keep.endswith(".jsonl.xz"):
-        raise UserError(f"keep: {config.keep}: the name must end in .jsonl.xz")
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
     if config.num_gpus > 1 and config.num_gpus % 1:
         raise UserError(f"num_gpus: {config.num_gpus:g}; several GPUs are whole ones, and a share is below 1")
     rows = [*config.methods, *first_stage_names(config)[:1]]
     check_methods("baseline", [config.baseline] if config.baseline is not None else [], rows)
-    if taken := {*first_stage_names(config)} & {*config.methods, *config.ensembles}:
+    if taken := {*first_stage_names(config)} & {*config.methods}:
         raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
-    for name, members in config.ensembles.items():
-        if name in config.methods:
-            raise UserError(f"ensembles.{name}: a method has this name; choose another")
-        check_methods(f"ensembles.{name}", members, config.methods)
-        if len(members) * len(config.seeds) < 2:
-            raise UserError(f"ensembles.{name}: needs two methods, or two seeds")
-    if len(config.groups) == 1:
-        raise UserError(f"groups: {next(iter(config.groups))!r} alone has nothing to be compared with; name two")
-    for name, members in config.groups.items():
-        if not members:
-            raise UserError(f"groups.{name}: names no method")
-        check_methods(f"groups.{name}", members, config.methods)
-        common = config.base.get("monitor", known["monitor"])
-        if len({str(config.methods[member].set.get("monitor", common)) for member in members}) > 1:
-            raise UserError(f"groups.{name}: the monitors of its methods differ, so that validation cannot choose one")
-    _check_primary(config)
     _check_keys("base", config.base, known)
-    _check_keys("refit", config.refit, known)
     folders: dict[str, str] = {}
     for name, method in config.methods.items():
         _check_keys(f"methods.{name}.set", method.set, known)
@@ -149,20 +116,6 @@ def check_methods(where: str, names: Iterable[str], known: Collection[str]) -> N
     for name in names:
         if name not in known:
             raise UserError(f"{where}: no method {name!r}{nearest(name, known)}")
-
-
-def _check_primary(config: ExperimentConfig) -> None:
-    if config.primary is None:
-        return
-    first, mixed = first_stage_names(config)[:1], first_stage_names(config)[1:]
-    rows = [*first, *config.methods, *config.ensembles, *mixed]
-    pairs = planned_pairs(rows, config.baseline, config.pairs == "all")
-    pairs += itertools.combinations(map(best_of, config.groups), 2)
-    tested = [str(measure) for measure in parse_measures(config.measures) if measure.NAME not in COUNTS]
-    known = [[*pair, measure] for measure in tested for pair in pairs]
-    if config.primary not in known:
-        given = f"; such as {known[0]}" if known else ": there is none without baseline or groups"
-        raise UserError(f"primary: {config.primary} is no planned comparison of ROW, AGAINST and MEASURE{given}")
 
 
 def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The files of an experiment for machines and people: JSON, Parquet, per-query values, tables, a report."""
+"""The files of an experiment for machines and people: JSON, Parquet, per-query values, tables."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from rerank.errors import UserError
 from rerank.evaluation.export import finite
-from rerank.evaluation.measures import Qrels
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Failure, Group, Outcome
-from rerank.experiments.keep import write_kept
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.planned import PlannedComparison
-from rerank.experiments.rows import test_lists
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary
-from rerank.progress import log
-from rerank.report.page import Report, write_report
-from rerank.retrieval.runs import Run
 from rerank.storage.files import atomic_file, atomic_write
 
 
@@ -31,8 +24,7 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
 
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
-    test measures of every query. ``cells.jsonl.xz``: what resumes the experiment elsewhere. ``table.md`` and
-    ``table.tex``. Paths in them start from the folder, which may be moved.
+    test measures of every query. ``table.md`` and ``table.tex``. Paths in them start from the folder.
     """
     folder, outcomes = experiment.plan.output, experiment.outcomes
     with atomic_write(folder / "results.json") as file:
@@ -43,8 +35,6 @@ def write_results(experiment: Experiment, summary: Summary) -> None:
     points = [_point(folder, *trained, trained[0].folder in chosen) for trained in experiment.trained]
     _write_parquet(folder / "points.parquet", points)
     _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
-    write_kept(folder / "cells.jsonl.xz", experiment.kept_files())
-    experiment.keep()
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
@@ -70,8 +60,6 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
         "test": summary.config.test,
         "correction": summary.config.correction,
         "comparisons": summary.comparisons,
-        "primary": summary.config.primary,
-        "margin": summary.config.margin,
         "against": summary.against,
         "table": {
             method: {
@@ -92,19 +80,18 @@ def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
 
 
 def _compared(one: PlannedComparison) -> dict[str, Any]:
-    numbers = {"p": one.p, "corrected": one.corrected, "equivalent": one.equivalent, "effect": one.effect}
-    numbers |= {"finds": one.finds(), "finds_uncorrected": one.finds(1)}
+    numbers = {"p": one.p, "corrected": one.corrected, "effect": one.effect}
     if one.found is not None:
         low, high = one.found.interval
         numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    sides = {"row": one.row, "against": one.against, "methods": list(one.methods), "measure": one.measure}
+    sides = {"row": one.row, "against": one.against, "measure": one.measure}
     return sides | _finite(numbers) | {"wins/ties/losses": list(one.counts)}
 
 
 def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
-        "folder": outcome.measured.folder.relative_to(output).as_posix(),
+        "folder": outcome.cell.folder.relative_to(output).as_posix(),
         "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
         "start": {} if outcome.start is None else {outcome.start.measure: outcome.start.first},
@@ -151,37 +138,3 @@ def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with atomic_file(path) as temporary:
         pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in columns}), temporary)
-
-
-def write_experiment(experiment: Experiment, summary: Summary, path: str | Path) -> None:
-    """Write an experiment's report: tables, values per query (means over seeds), and rankings (of the first seed)."""
-    config = summary.config
-    values = summary.pooled
-    of_seed = [found for group, found in experiment.outcomes.items() if group.seed == config.seeds[0]]
-    first = {method: [found for found in of_seed if found.group.method == method] for method in values}
-    of_lists = next((first[method] for method in config.methods if method in first), [])
-    lists = [test_lists(outcome.measured) for outcome in of_lists]
-    qrels: Qrels = {query: grades for part in lists for query, grades in (part.qrels or {}).items()}
-    runs = {method: run for method, outcomes in first.items() if (run := _run(method, outcomes))}
-    baseline = config.baseline if config.baseline in values else next(iter(values), "")
-    notes = [f"Rankings are those of seed {config.seeds[0]}; values are means over seeds."]
-    report = Report(
-        title=f"Experiment {experiment.plan.output.name}",
-        tables=table.sections(summary, experiment.outcomes, experiment.failures),
-        values=values,
-        baseline=baseline,
-        runs=runs,
-        qrels=qrels,
-        lists=lists,
-        notes=notes if len(config.seeds) > 1 else [],
-    )
-    write_report(report, path)
-
-
-def _run(method: str, outcomes: Sequence[Outcome]) -> Run:
-    """The rankings of all folds; none where models and rankings stayed on another machine."""
-    try:
-        return {query: ranking for found in outcomes for query, ranking in found.run().items()}
-    except UserError as error:
-        log.warning("%s: the report has no rankings of it (%s)", method, error)
-        return {}

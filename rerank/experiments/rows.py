@@ -1,4 +1,4 @@
-"""Rows of a table that are measured and not trained: the first stage, methods mixed with it, ensembles."""
+"""Rows of a table that are measured and not trained: the first stage, methods mixed with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, mixed_name
 from rerank.experiments.plan import ExperimentPlan, Identities, splits_of
 from rerank.lists.view import Lists
-from rerank.retrieval.fuse import ensemble, fuse
+from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run
 from rerank.storage.identity import id_of
 from rerank.training.ids import Identity, file_of, measurement_identity, run_identity
@@ -39,7 +39,7 @@ class UntrainedRows:
         alone: Outcomes = {}
         for group, outcome in outcomes.items() if self.plan.config.first_stage != "hide" else ():
             first = Group(FIRST_STAGE, group.fold, self.plan.config.seeds[0])
-            if first not in alone and self.identities.data(outcome.measured).first_stage:
+            if first not in alone and self.identities.data(outcome.cell).first_stage:
                 make = _first_stage_of(outcome)
                 alone[first] = self._measured(first, outcome, {"first stage": True}, make, "first-stage", 0.0)
         return alone
@@ -48,15 +48,14 @@ class UntrainedRows:
         """A method mixed with the first stage; None where that is not asked for, or no validation chose the share.
 
         The first stage's share is what validation chose for a cell (``first_stage_weight`` of its ``measures.json``).
-        A NoModelError says that it was not measured yet, and that neither the method's ranking nor its model is there.
         """
-        if self.plan.config.first_stage != "mix" or not self.identities.data(outcome.measured).first_stage:
+        if self.plan.config.first_stage != "mix" or not self.identities.data(outcome.cell).first_stage:
             return None
         measures = finished(outcome.cell.folder, outcome.cell.id) or {}
         if (weight := measures.get("with_first_stage", {}).get("first_stage_weight")) is None:
             return None
         group = Group(mixed_name(outcome.group.method), outcome.group.fold, outcome.group.seed)
-        subject = {"training": outcome.measured.id, "first stage": weight}
+        subject = {"training": outcome.cell.id, "first stage": weight}
         first = _first_stage_of(outcome)
 
         def run() -> Run:
@@ -64,44 +63,12 @@ class UntrainedRows:
 
         return self._measured(group, outcome, subject, run, "mixed", outcome.seconds)
 
-    def ensembles(self, outcomes: Mapping[Group, Outcome]) -> Outcomes:
-        """Per ensemble and fold: the mean of the z-normalised scores of its methods' chosen models, of all seeds.
-
-        Nothing is trained and nothing chosen. A fold in which a member failed has no ensemble.
-        """
-        made: Outcomes = {}
-        for name, methods in self.plan.config.ensembles.items():
-            for fold in self.plan.folds:
-                wanted = [Group(method, fold, seed) for method in methods for seed in self.plan.config.seeds]
-                members = [outcomes[group] for group in wanted if group in outcomes]
-                if len(members) == len(wanted):
-                    group = Group(name, fold, self.plan.config.seeds[0])
-                    made[group] = self._ensemble(group, members)
-        return made
-
-    def unmeasured_ensemble(self, member: Group) -> str | None:
-        """The ensemble of a method that is still to be measured in its fold, if there is one."""
-        for name, methods in self.plan.config.ensembles.items():
-            place = self.plan.folder(Group(name, member.fold, self.plan.config.seeds[0]))
-            if member.method in methods and not any(place.glob(file_of("*"))):
-                return name
-        return None
-
-    def _ensemble(self, group: Group, members: list[Outcome]) -> Outcome:
-        subject = {"ensemble": [member.measured.id for member in members]}
-        seconds = sum(member.seconds for member in members)
-
-        def run() -> Run:
-            return ensemble([member.run() for member in members])
-
-        return self._measured(group, members[0], subject, run, "ensemble", seconds)
-
     def _measured(
         self, group: Group, like: Outcome, subject: Mapping[str, Any], make: Callable[[], Run], tag: str, seconds: float
     ) -> Outcome:
         """A row, measured where it was not yet."""
         config, folder = self.plan.config, self.plan.folder(group)
-        hashes = self.identities.data(like.measured).test
+        hashes = self.identities.data(like.cell).test
         assert hashes is not None
         run_of = run_identity(subject, hashes)
 
@@ -116,16 +83,16 @@ class UntrainedRows:
         identity = measurement_identity(subject, hashes, config.measures, config.empty)
         table, file = stored_measurement(folder, identity)
         if table is None:
-            qrels = test_lists(like.measured).qrels
+            qrels = test_lists(like.cell).qrels
             assert qrels is not None
             table = evaluate(run(), qrels, config.measures, config.empty, name=str(group))
             write_measurement(folder, identity, table)
         cell = Cell(group, {}, folder, {}, like.cell.monitor)
-        return Outcome(cell, cell, 0, {}, table, seconds, run, file)
+        return Outcome(cell, 0, {}, table, seconds, run, file)
 
 
 def _first_stage_of(outcome: Outcome) -> Callable[[], Run]:
-    return lambda: test_lists(outcome.measured).run()
+    return lambda: test_lists(outcome.cell).run()
 
 
 def stored_measurement(folder: Path, identity: Identity) -> tuple[PerQuery | None, Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
@@ -11,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from rerank.errors import NoModelError, UserError
+from rerank.errors import UserError
 from rerank.evaluation.measures import PerQuery
 from rerank.experiments.cells import Cell, Failure, Group, Job, Outcome
 from rerank.experiments.config import mixed_name
 from rerank.experiments.engines import Reply, Workers, local_workers
-from rerank.experiments.keep import KeptFile, collect, key_of, restore, update_kept
 from rerank.experiments.plan import ExperimentPlan, Identities
 from rerank.experiments.rows import UntrainedRows, stored_measurement, test_lists
 from rerank.experiments.worker import note
@@ -25,7 +23,6 @@ from rerank.retrieval.runs import Run
 from rerank.settings.configs import merged
 from rerank.stops import Stopped, name_of
 from rerank.storage.identity import id_of
-from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import configured
 from rerank.training.ids import Identity, measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run
@@ -94,7 +91,6 @@ class Experiment:
         self._waiting: dict[Group, int] = {}  # tasks that each life waits for
         self._ready: deque[Task] = deque()
         self._died: dict[tuple[Job, Path], Died] = {}
-        self._next_keep = 0.0
         self._cells = self._done = self._done_before = 0
         self._started = 0.0
 
@@ -102,9 +98,6 @@ class Experiment:
         return [(one.cell, one.measures) for group in self._trained for one in self._in_order(group)]
 
     def run(self) -> None:
-        config = self.plan.config
-        if config.keep and Path(config.keep).is_file() and (count := restore(config.keep, self.plan.output)):
-            log.info("%s: %d files of finished cells restored from it", config.keep, count)
         part, parts = self.share or (0, 1)
         workers = workers_of(self.plan, "workers" if self.share is None else f"workers-{part}")
         groups = self.plan.groups[part::parts]
@@ -138,23 +131,9 @@ class Experiment:
         if not (results := self._in_order(group)):
             return
         best = max(results, key=lambda result: result.value)  # of equal ones the first
-        measured = best.cell
-        if self.plan.config.refit:
-            trees = best.measures.get("trees") if "validation" in best.measures else None
-            measured = self.identities.named(self.plan.refitted(best.cell, trees))
-            if measured.finished() is None and (yield [Task(Job.REFIT, measured)]) is not None:
-                return
-        while True:
-            lacks_values = self.measurement(measured)[0] is None and not measured.restored
-            if lacks_values and (yield [Task(Job.MEASURE, measured)]) is not None:
-                return
-            lacking = self._note_measured(best, measured, len(results))
-            if lacking is None:
-                return
-            log.warning("%s: kept without %s; it is trained again", measured, lacking)
-            remove_restored(measured)
-            if (yield [Task(Job.REFIT, measured)]) is not None:
-                return
+        if self.measurement(best.cell)[0] is None and (yield [Task(Job.MEASURE, best.cell)]) is not None:
+            return
+        self._note_measured(best, len(results))
 
     def _in_order(self, group: Group) -> list[Trained]:
         """What was trained, in the order in which it was asked for, whichever was through first."""
@@ -185,30 +164,18 @@ class Experiment:
     def _say(self, message: str, *values: object) -> None:
         log.info("[%d/%d] " + message, self._done, self._cells, *values)
 
-    def _note_measured(self, best: Trained, cell: Cell, tried: int) -> str | None:
-        """Add the outcome of a group; what is missing for it, where the cell was restored without its model."""
+    def _note_measured(self, best: Trained, tried: int) -> None:
+        """Add the outcome of a group."""
+        cell = best.cell
         table, file = self.measurement(cell)
-        if table is None:
-            assert cell.restored
-            return "a measurement on these test lists"
+        assert table is not None
         seconds, validation = best.measures["seconds"], best.measures.get("validation", {})
-        if cell.again and (second := cell.finished()) is not None:
-            seconds += second["seconds"]
         start = start_of(best.measures)
-        outcome = Outcome(best.cell, cell, tried, validation, table, seconds, lambda: self._run(cell), file, start)
-        rows = UntrainedRows(self.plan, self.identities)
-        try:
-            mixed = rows.mixed(outcome)
-        except NoModelError:
-            if not cell.restored:
-                raise
-            return "its mixture with the first stage"
-        if cell.restored and (ensemble := rows.unmeasured_ensemble(cell.group)):
-            return f"the ranking that {ensemble} needs"
+        outcome = Outcome(cell, tried, validation, table, seconds, lambda: self._run(cell), file, start)
         self.outcomes[cell.group] = outcome
+        mixed = UntrainedRows(self.plan, self.identities).mixed(outcome)
         if mixed is not None:
             self.mixed[mixed.group] = mixed
-        return None
 
     def _run(self, cell: Cell) -> Run:
         identity = run_identity({"training": cell.id}, self.identities.data(cell).test or {})
@@ -278,11 +245,6 @@ class Experiment:
         self._waiting[group] -= 1
         if not self._waiting[group]:
             self._advance(group, error)
-        if error is None and time.perf_counter() >= self._next_keep:
-            started = time.perf_counter()
-            self.keep(through=False)
-            now = time.perf_counter()
-            self._next_keep = now + 20 * (now - started)  # a twentieth of the time at most
 
     def _fail(self, cell: Cell, error: str) -> None:
         if not (cell.folder / "log.txt").is_file():
@@ -300,7 +262,6 @@ class Experiment:
         for future, task in running.items():
             if future.done() and error_of(future.result()) is None:
                 self._through(task, None)
-        self.keep(through=False)
         trained = len(self._trained_cells())
         said = f"stopped by {by}; {trained} of {self._cells} cells are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
@@ -324,28 +285,6 @@ class Experiment:
     def _measurement_identity(self, cell: Cell, test: dict[str, str]) -> Identity:
         config = self.plan.config
         return measurement_identity({"training": cell.id}, test, config.measures, config.empty)
-
-    def kept_files(self) -> list[KeptFile]:
-        """The files by which this experiment resumes on another machine."""
-        outcomes = [*self.outcomes.values(), *self.mixed.values()]
-        return collect(self.plan.output, (cell for cell, _ in self._trained_cells()), outcomes)
-
-    def keep(self, through: bool = True) -> None:
-        """Write what is finished to the file that the configuration names; other parts of the experiment stay there.
-
-        Until all is ``through`` what the file has of groups still to come stays, too.
-        """
-        path = self.plan.config.keep
-        if path is not None and self.share is None:
-            with exclusive_lock(path, wait=True):  # other parts of the experiment may write there, too
-                update_kept(path, self.kept_files(), map(key_of, self.plan.groups), through)
-
-
-def remove_restored(cell: Cell) -> None:
-    """Remove what was restored of a cell, unless another part of the experiment has trained it again meanwhile."""
-    with exclusive_lock(cell.folder, wait=True):
-        if cell.restored:
-            shutil.rmtree(cell.folder)
 
 
 def workers_of(plan: ExperimentPlan, logs_in: str = "workers") -> Workers:

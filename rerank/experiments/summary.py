@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import correct
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, mixed_name
-from rerank.experiments.planned import PlannedComparison, best_of, compare_all, planned_pairs
+from rerank.experiments.planned import PlannedComparison, compare_all, planned_pairs
 from rerank.training.run_folder import read_provenance
 
 
@@ -71,7 +70,6 @@ class Summary:
     comparisons: int  # that the p-values of the rows are corrected for
     compared: list[PlannedComparison] = field(default_factory=list)  # none where measures are tested against the best
     folds: np.ndarray | None = None
-    finds: dict[str, list[float]] = field(default_factory=dict)  # by measure the smallest difference of each comparison
     versions: dict[str, list[str]] = field(default_factory=dict)  # of each package of which the trainings had several
 
     @property
@@ -80,8 +78,8 @@ class Summary:
 
     @property
     def planned(self) -> int:
-        """For how many comparisons the p-values of ``compared`` are corrected; the primary one is not."""
-        return sum(one.key != self.config.primary for one in self.compared)
+        """For how many comparisons the p-values of ``compared`` are corrected."""
+        return len(self.compared)
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
@@ -101,7 +99,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     first = [FIRST_STAGE] if FIRST_STAGE in found else []
     failed = [mixed_name(method) for method in config.methods if method not in found]
     mixes = failed if {*map(mixed_name, config.methods)} & {*found} else []  # they were planned, too
-    order = dict.fromkeys([*first, *config.methods, *config.ensembles, *mixes, *found])
+    order = dict.fromkeys([*first, *config.methods, *mixes, *found])
     rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
 
@@ -118,68 +116,31 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     values = {name: row.by_seed for name, row in rows.items() if row.whole and row.by_seed}
     sizes = {group.fold: len(outcome.test.queries) for group, outcome in outcomes.items()}
     folds = np.repeat(np.arange(len(folds_of(config))), [sizes.get(fold, 0) for fold in folds_of(config)])
-    pairs = planned(config, list(rows), outcomes)
-    compared = compare_all(values, pairs, tested, config.test, config.correction, folds, config.margin, config.primary)
+    pairs = planned_pairs(list(rows), config.baseline, config.pairs == "all")
+    compared = compare_all(values, pairs, tested, config.test, config.correction, folds)
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
-    count = sum(one.key != config.primary for one in compared)
-    tested_pairs = compared
+    count = len(compared)
     if config.baseline is None:
         best: list[PlannedComparison] = []
         for measure, other in against.items():
             if other is not None:
-                others = [(name, other, (name, other)) for name in rows if name != other]
+                others = [(name, other) for name in rows if name != other]
                 best += compare_all(values, others, [measure], config.test, "none", folds=folds)
         count = max(count, len(best))
-        tested_pairs = compared or [replace(one, planned=count) for one in best]
         corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
     for method, row in rows.items():
         for name, value in row.values.items():
             own, after = p.get((method, name), (np.nan, np.nan))
             row.values[name] = replace(value, p=own, corrected=after)
-    finds: dict[str, list[float]] = {}
-    for one in tested_pairs:
-        if not np.isnan(smallest := one.finds(1 if config.correction == "none" else None)):
-            finds.setdefault(one.measure, []).append(smallest)
     versions = mixed_versions(outcomes.values())
-    return Summary(config, rows, against, count, compared, folds, finds, versions)
-
-
-def planned(
-    config: ExperimentConfig, rows: Sequence[str], outcomes: Mapping[Group, Outcome]
-) -> list[tuple[str, str, tuple[str, str]]]:
-    """The comparisons that the configuration plans: pairs of rows, and pairs of the chosen methods of groups."""
-    pairs = [(*pair, pair) for pair in planned_pairs(rows, config.baseline, config.pairs == "all")]
-    chosen = chosen_of_groups(config.groups, outcomes)
-    names = [(best_of(name), chosen.get(name, best_of(name))) for name in config.groups]
-    return pairs + [(ours[0], theirs[0], (ours[1], theirs[1])) for ours, theirs in itertools.combinations(names, 2)]
-
-
-def chosen_of_groups(groups: Mapping[str, Sequence[str]], outcomes: Mapping[Group, Outcome]) -> dict[str, str]:
-    """The method of each group with the best validation, a mean over folds and seeds; of equal ones the first.
-
-    Test values have no part in it: the difference of two chosen methods on test is that of two methods that were
-    fixed before. Methods without validation are left aside, and so is a group without any that has it; of those with it
-    the ones with the most cells are compared, since others may have failed where queries are hard.
-    """
-    found: dict[str, list[float]] = {}
-    for group, outcome in outcomes.items():
-        if outcome.validation:
-            value = outcome.validation.get(outcome.cell.monitor, float("nan"))
-            found.setdefault(group.method, []).append(value)
-    means = {method: mean for method, of in found.items() if not np.isnan(mean := float(np.mean(of)))}
-    known = {group: [method for method in methods if method in means] for group, methods in groups.items()}
-    return {
-        group: max(methods, key=lambda method: (len(found[method]), means[method]))
-        for group, methods in known.items()
-        if methods
-    }
+    return Summary(config, rows, against, count, compared, folds, versions)
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
     """The versions of each package of which trainings had several, as far as their folders tell."""
     found: dict[str, set[str]] = {}
-    for folder in {cell.folder for outcome in outcomes for cell in (outcome.cell, outcome.measured)}:
+    for folder in {outcome.cell.folder for outcome in outcomes}:
         for start in read_provenance(folder):
             for package, version in start.get("packages", {}).items():
                 found.setdefault(package, set()).add(version)
@@ -217,7 +178,7 @@ def _row(
             mean = pooled.mean[name]  # folds may differ in size, and a query counts as much as any other
         given = config.published.rows.get(method) if config.published else None
         values[name] = Value(mean, error, interval, published=given[i] if given else None)
-    wanted = len(folds) * (1 if method in (FIRST_STAGE, *config.ensembles) else len(config.seeds))
+    wanted = len(folds) * (1 if method == FIRST_STAGE else len(config.seeds))
     by_seed: dict[str, np.ndarray] = {}
     if sum(map(len, found)) == wanted:
         seeds = [pool([tables[i] for tables in found]) for i in range(len(found[0]))]

@@ -11,7 +11,7 @@ from rerank.evaluation import render
 from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.render import Section, TableCell, interval, number, plain, probability
-from rerank.evaluation.significance import ALPHA, POWER, TEST_NAMES
+from rerank.evaluation.significance import TEST_NAMES
 from rerank.experiments.cells import Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
@@ -136,24 +136,17 @@ def caption(summary: Summary) -> list[str]:
         by = resampled(config) if config.test == "bootstrap" else pooled
         sentences.append(
             f"{render.LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the {by} "
-            f"({corrected(config, summary.comparisons, against)})."
+            f"({corrected(config, summary.comparisons)})."
         )
-        if summary.finds:
-            sentences.append(power_sentence(summary))
     if summary.versions:
         mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
         sentences.append(f"Trained with different versions: {mixed}.")
     return sentences
 
 
-def corrected(config: ExperimentConfig, count: int, against: str = "") -> str:
-    """What p-values are corrected for; the primary comparison, if it is with ``against``, is not."""
-    if not count:
-        return "not corrected"
-    apart = config.primary and config.primary[1] == against and config.correction != "none"
-    return (
-        f"{render.CORRECTED[config.correction]} for {count} comparisons{', but for the primary one' if apart else ''}"
-    )
+def corrected(config: ExperimentConfig, count: int) -> str:
+    """Say what p-values are corrected for."""
+    return f"{render.CORRECTED[config.correction]} for {count} comparisons" if count else "not corrected"
 
 
 def resampled(config: ExperimentConfig) -> str:
@@ -162,13 +155,6 @@ def resampled(config: ExperimentConfig) -> str:
     if seeds:
         return "bootstrap over queries and seeds" + (", folds being trained apart" if folds else "")
     return "bootstrap over folds" if folds else "bootstrap over queries"
-
-
-def power_sentence(summary: Summary) -> str:
-    """What differences would have been found, each pair by its own error."""
-    ends = {name: (f"{min(several):.3f}", f"{max(several):.3f}") for name, several in summary.finds.items()}
-    found = ", ".join(f"{name} {' to '.join(dict.fromkeys(both))}" for name, both in ends.items())
-    return f"Differences that would have been found, with power {POWER:g} at level {ALPHA:g}, by pair: from {found}."
 
 
 def beside_sentences(summary: Summary) -> Iterator[str]:
@@ -187,46 +173,29 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
 def differences(summary: Summary) -> Section:
     """A planned comparison and measure a row."""
     config = summary.config
-    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p", "finds"]
-    header += ["verdict"] if config.margin is not None else []
+    header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p"]
     rows = []
     for one in summary.compared:
-        shown = [_side(one.row, one.methods[0]), _side(one.against, one.methods[1]), one.measure]
+        shown = [one.row, one.against, one.measure]
         if one.found is None:
             rows.append(plain(*shown, *["-"] * (len(header) - 3)))
             continue
         shown += [number(one.found.mean, "+"), interval(one.found.interval), number(one.effect, "+", 2)]
-        finds = number(one.finds(1), digits=3)
-        finds = finds if config.correction == "none" else f"{number(one.finds(), digits=3)} ({finds})"
-        shown += ["/".join(map(str, one.counts)), probability(one.corrected), finds]
-        if config.margin is not None:
-            shown.append(render.verdict(one.found.mean, one.corrected, one.equivalent, config.margin, config.level))
+        shown += ["/".join(map(str, one.counts)), probability(one.corrected)]
         rows.append(plain(*shown))
-    title = "Differences" if config.pairs == "all" or config.groups else f"Differences from {config.baseline}"
+    title = "Differences" if config.pairs == "all" else f"Differences from {config.baseline}"
     return Section(title, header, rows, [differences_caption(summary)])
 
 
 def differences_caption(summary: Summary) -> str:
-    """What the table of differences shows."""
+    """Say what the table of differences shows."""
     config = summary.config
     test = "it" if config.test == "bootstrap" else f"the {TEST_NAMES[config.test]} over queries"
-    groups = " Best of a group: the method that validation chose." if config.groups else ""
-    primary = " {} against {} in {} is the primary comparison, and not corrected.".format(*config.primary or [""] * 3)
-    equivalent = (
-        f" Equivalent: by two one-sided t-tests, {render.CORRECTED[config.correction]} likewise; undecided: neither."
-    )
-    also = "" if config.correction == "none" else ", corrected (and not)"
     return (
         f"Differences paired by query, means over seeds, with intervals by {resampled(config)}; queries without "
         f"relevant documents {'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d "
-        f"over queries; p by {test}, {corrected(config, summary.planned)}; finds: the difference that would have been "
-        f"found of this pair, with power {POWER:g} at level {ALPHA:g}{also}."
-        f"{primary if config.primary else ''}{equivalent if config.margin is not None else ''}{groups}"
+        f"over queries; p by {test}, {corrected(config, summary.planned)}."
     )
-
-
-def _side(name: str, method: str) -> str:
-    return name if name == method else f"{name} ({method})"
 
 
 def over(config: ExperimentConfig) -> str:

@@ -92,13 +92,6 @@ def test_the_first_stage_is_of_the_first_method_that_has_one(lists: Lists, tmp_p
     assert set(table) == {"first stage", "features", "texts", "texts + first stage"}
 
 
-def test_with_a_second_training_the_share_is_that_of_the_first(lists: Lists, tmp_path: Path) -> None:
-    assert experiment([write_config(tmp_path, first_stage="mix", refit={"data.validation": False})]) == 0
-    results = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert results["table"]["ListNet + first stage"]["cells"] == 3
-    assert all("-refit-" in cell["folder"] for cell in results["cells"] if cell["method"] == "ListNet")
-
-
 def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> None:
     """In the second table and in the results: the mean over cells of what was measured before the first step."""
     assert experiment([write_config(tmp_path, folds=[1, 2])]) == 0

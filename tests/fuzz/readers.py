@@ -17,7 +17,6 @@ from datasets import Dataset
 from rerank.collections import Query, open_collection, read_qrels, read_queries
 from rerank.collections.hits import HitsCollection
 from rerank.experiments.conduct import checked, configured
-from rerank.experiments.keep import KeptFile, read_kept, write_kept
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
@@ -174,7 +173,6 @@ READERS: Mapping[str, Reader] = {
     "model, weights": Reader("run/best/model.safetensors", model, hashed=True),
     **{f"checkpoint, {file}": Reader(f"{CHECKPOINT}/{file}", checkpoint, hashed=True) for file in WEIGHTS},
     "cell, measures": Reader("run/measures.json", read_json, hashed=True),
-    "kept cells": Reader("kept.jsonl.xz", lambda path: repr(read_kept(path))),
 }
 """By what they read; the file that is damaged, and the others that it needs, are those of `write_files`."""
 
@@ -296,14 +294,3 @@ def _write_training(folder: Path) -> None:
     optimizer.step()
     shutil.rmtree(folder / "run" / "checkpoints", ignore_errors=True)
     save_checkpoint(folder / "run", State(epoch=1, step=3, best=0.5), network, optimizer)
-    content = {"id": "2", "measures": ["AP", "RR"], "empty": "0", "queries": ["q1", "q2"], "missing": []}
-    content |= {"values": [[0.5, 1.0], [0.25, 0.125]], "without_relevant": [[False, False], [False, False]]}
-    cell = "cells/a/fold-1/seed-1/point-1"
-    write_kept(
-        folder / "kept.jsonl.xz",
-        [
-            KeptFile("a", "1", 1, f"{cell}/measures.json", {"id": "3", "validation": {"AP": 0.2}}),
-            KeptFile("a", "1", 1, f"{cell}/test-2.json", content),
-            KeptFile("a", "1", 1, f"{cell}/provenance.json", [{"seconds": 1.5}]),
-        ],
-    )
