@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ def experiment(argv: Sequence[str]) -> int:
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
     parser.add_class_arguments(ExperimentConfig)
-    words, inside = split_options(argv)
+    words, inside = split_options(join_values(argv))
     print_config = {"--print_config", "--print-config"} & set(words)
     options = parse(parser, classes_first([word for word in words if word not in print_config]))
     dry_run, share, _ = (options.pop(key) for key in ("dry_run", "share", "config"))
@@ -85,6 +86,21 @@ def parse_share(text: str) -> tuple[int, int]:
     if found is None or int(found[1]) >= int(found[2]):
         raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
     return int(found[1]), int(found[2])
+
+
+def join_values(argv: Sequence[str]) -> list[str]:
+    """Write several values of an option as the list that the parser reads.
+
+    >>> join_values(["--folds", "1", "2", "--seeds", "[1]"])
+    ['--folds', '[1, 2]', '--seeds', '[1]']
+    """
+    words: list[str] = []
+    for option, group in itertools.groupby(argv, key=lambda word: word.startswith("-")):
+        several = list(group)
+        if not option and len(several) > 1 and words and words[-1] in ("--folds", "--seeds"):
+            several = [f"[{', '.join(several)}]"]
+        words += several
+    return words
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
