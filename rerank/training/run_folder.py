@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -249,6 +250,7 @@ def write_provenance(folder: Path, starts: list[dict[str, Any]]) -> None:
         file.write("\n")
 
 
+@functools.cache
 def packages() -> dict[str, str]:
     """Versions of rerank and of what it needs (extras for tests, documentation and benchmarks apart), if installed."""
     versions = {"rerank": rerank.__version__}
