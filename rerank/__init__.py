@@ -72,8 +72,7 @@ if TYPE_CHECKING:
     from rerank.models.vectors.mlp import MLP, ListMLP
     from rerank.models.vectors.xgboost import XGBoost
     from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
-    from rerank.retrieval.forms import as_run
-    from rerank.retrieval.runs import read_run, write_run
+    from rerank.retrieval.runs import as_run, read_run, write_run
     from rerank.selection.auto import auto
     from rerank.tasks.calibrate import calibrate
     from rerank.tasks.evaluate import evaluate

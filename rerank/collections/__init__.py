@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from rerank.collections.base import Collection, Document, Qrels, Query
-from rerank.collections.names import open_collection, read_qrels, read_queries
+from rerank.collections.names import as_qrels, open_collection, read_qrels, read_queries
 
-__all__ = ["Collection", "Document", "Qrels", "Query", "open_collection", "read_qrels", "read_queries"]
+__all__ = ["Collection", "Document", "Qrels", "Query", "as_qrels", "open_collection", "read_qrels", "read_queries"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, unique
-from rerank.collections.queries import read_qrels_file, read_queries_file
-from rerank.collections.records import is_json, json_documents, keep_json, keep_tab, tab_documents
+from rerank.collections.judgments import read_qrels_file
+from rerank.collections.lines import is_json, json_documents, tab_documents
+from rerank.collections.queries import read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, open_binary, warn_once
 
@@ -16,13 +17,17 @@ QUERIES = r"(queries|topics)(\.[\w-]+)*"
 QRELS = r"qrels(\.[\w-]+)*"
 
 
-class Folder:
-    """What such folders share: queries (``queries.*`` or ``topics.*``) and, if there are any, judgments (``qrels*``).
+class FilesFolder:
+    """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, queries, and judgments, if any.
 
-    Every file may be compressed (``.gz``, ``.xz``, ``.zst``, ``.bz2``).
+    Queries are in ``queries.*`` or ``topics.*``, judgments in ``qrels*``; every file may be compressed. A TSV line is
+    an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), perhaps a ``title``,
+    and other fields that ``fields`` may choose.
     """
 
-    prefix: str
+    prefix = "files"
+    pattern = r"docs\.(tsv|jsonl)"
+    expected = "docs.tsv or docs.jsonl"
 
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         self.name = f"{self.prefix}:{path}"
@@ -30,9 +35,10 @@ class Folder:
         self.fields = fields
         if not self.folder.is_dir():
             raise NotFoundError(f"{self.folder}: no such folder")
+        self.path = self.find(self.pattern, self.expected)
 
     def find(self, pattern: str, expected: str, folder: Path | None = None) -> Path:
-        """The one file of such a name in the folder; refused if there is none, or several."""
+        """Find the one file of such a name in the folder."""
         found = self._matching(pattern, folder)
         if not found:
             raise UserError(f"{self.folder}: no {expected} in this folder (plain or compressed)")
@@ -45,6 +51,10 @@ class Folder:
         paths = sorted((folder or self.folder).iterdir())
         return [path for path in paths if path.is_file() and name.fullmatch(path.name)]
 
+    def documents(self) -> Iterator[Document]:
+        read = json_documents if is_json(self.path) else tab_documents
+        return unique(lambda: read(self.path, self.fields))
+
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)
 
@@ -52,39 +62,7 @@ class Folder:
         return read_qrels_file(self.find(QRELS, "qrels")) if self._matching(QRELS) else None
 
     def document_count(self) -> int | None:
-        return None
-
-
-class FilesFolder(Folder):
-    """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, queries, and judgments, if any.
-
-    A TSV line is an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), a
-    ``title``, if any, and whatever else ``fields`` may choose.
-    """
-
-    prefix = "files"
-    pattern = r"docs\.(tsv|jsonl)"
-    expected = "docs.tsv or docs.jsonl"
-
-    def __init__(self, path: str, fields: Sequence[str] | None = None):
-        super().__init__(path, fields)
-        self.path = self.find(self.pattern, self.expected)
-
-    def documents(self) -> Iterator[Document]:
-        read = json_documents if is_json(self.path) else tab_documents
-        return unique(lambda: read(self.path, self.fields))
-
-    def cheaper_by_id(self, wanted: int) -> bool:
-        """Looking up reads the file, too, but parses little of it: it does not see which fields all documents have."""
-        return self.fields is None and 2 * wanted < (self.document_count() or 0)
-
-    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        read, keep = (json_documents, keep_json(ids)) if is_json(self.path) else (tab_documents, keep_tab(ids))
-        found = unique(lambda: read(self.path, self.fields, keep))
-        return (document for document in found if document.id in ids)
-
-    def document_count(self) -> int | None:
-        if self.path.suffix in COMPRESSED:  # where counting costs as much as reading
+        if self.path.suffix in COMPRESSED:  # counting costs as much as reading
             return None
         with open_binary(self.path) as file:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -11,7 +11,7 @@ from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.jvm import java_class, start_jvm
-from rerank.collections.records import ChosenFields, json_text
+from rerank.collections.lines import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.arrow import batched

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.demo import DemoCollection
-from rerank.collections.folders import BeirFolder, FilesFolder, Folder
-from rerank.collections.hit_files import DatasetHits, HitsFiles, RankLlmFile
+from rerank.collections.folders import BeirFolder, FilesFolder
 from rerank.collections.irdatasets import IrDataset, known_ids
+from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.collections.lucene import LuceneCollection
-from rerank.collections.queries import read_qrels_file, read_queries_file
+from rerank.collections.queries import read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.settings.described import find_class
 
@@ -28,14 +29,11 @@ KINDS: dict[str, Callable[..., Collection]] = {
     "beir": BeirFolder,
     "files": FilesFolder,
     "lucene": LuceneCollection,
-    "rank_llm": RankLlmFile,
-    "hits": HitsFiles,
-    "datasets": DatasetHits,
 }
 PREFIXES = tuple(f"{kind}:" for kind in KINDS)
 
 
-def open_collection(name: str, fields: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Collection:
+def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
     """Open a collection by its name.
 
     >>> demo = open_collection("demo")
@@ -49,29 +47,22 @@ def open_collection(name: str, fields: Sequence[str] | None = None, columns: Seq
             - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
-            - ``rank_llm:FILE.json``, lists of hits with their texts, as rank_llm stores them;
-            - ``hits:FILE`` or ``hits:DIR``, lists of hits with their texts, as any engine writes them (JSONL, Parquet,
-              the answers of a search API);
-            - ``datasets:DIR``, ``datasets:DIR/SPLIT`` or, on the hub, ``datasets:NAME:SPLIT``: rows as of hits;
             - ``demo``, the built-in collection;
             - ``my_module.MyCollection`` or ``my_module.MyCollection:ARGUMENT``, a class of one's own, made without
               arguments or with the one behind the colon.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
-        columns: what rows of hits call their fields, ``NAME=FIELD``: ``query=question``, ``text=passage``.
 
     Raises:
         UserError: no such collection (with the nearest name), file or field.
     """
     prefix, separator, path = name.partition(":")
-    if columns and prefix not in ("hits", "datasets"):
-        raise UserError(f"columns: {name} has no rows of hits; only hits: and datasets: have")
     if name == "demo":
         if fields is not None:
             raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()
     if path and prefix in KINDS:
-        return KINDS[prefix](path, fields, *([columns] if columns else []))
+        return KINDS[prefix](path, fields)
     with suppress(KeyError):
         return IrDataset(name, fields)
     if OWN.fullmatch(prefix) and not Path(name).exists():
@@ -125,13 +116,13 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
         source = open_collection(str(source))
     if fields is None:
         return source.queries()
-    if isinstance(source, Folder | IrDataset):
+    if isinstance(source, FilesFolder | IrDataset):
         return source.queries(fields)
     raise UserError(f"{source.name}: queries have one text and no fields to choose from")
 
 
 def read_qrels(source: str | Path) -> Qrels:
-    """Judgments as they are given, negative grades too, of a TREC qrels file, a BEIR TSV or a collection by its name.
+    """Read judgments, negative grades too, from a TREC qrels file, a BEIR TSV, a table, or a collection by its name.
 
     >>> read_qrels("demo")["shutil.disk_usage?"]
     {'shutil.disk_usage': 1}
@@ -144,6 +135,27 @@ def read_qrels(source: str | Path) -> Qrels:
     if qrels is None:
         raise UserError(f"{source}: this collection has no judgments; name a qrels file or a split that has some")
     return qrels
+
+
+def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "qrels") -> Qrels:
+    """Convert any supported form of judgments to a dictionary.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"topic": [1, 1], "docno": ["a", "b"], "label": [2, 0]})
+    >>> as_qrels(frame, {"query_id": "topic"})
+    {'1': {'a': 2, 'b': 0}}
+
+    Args:
+        given: a dictionary of dictionaries; a data frame, or anything that has ``to_pandas`` (a Hugging Face data set,
+            a Polars frame, an Arrow table); ir_measures' or ir_datasets' qrels, one by one; ranx's ``Qrels``; a file or
+            the name of a collection.
+        columns: what a frame calls ``query_id``, ``doc_id`` and ``grade``, if it is not one of the usual names.
+        name: what messages call them.
+
+    Raises:
+        UserError: another form, a column that is not there, or a grade that is no whole number.
+    """
+    return read_qrels(given) if isinstance(given, str | Path) else qrels_of(given, columns, name)
 
 
 def _file(source: str | Path) -> Path | None:

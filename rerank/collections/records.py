@@ -1,244 +1,540 @@
-"""Records and what their fields are called: JSON lines and tab-separated files, with the place of each for messages."""
+"""One reader of records: candidates and training examples in files, data frames, data sets and engines' answers."""
 
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rerank.collections.base import Document, checked_id, joined
-from rerank.errors import UserError, nearest
-from rerank.storage.files import LONGEST_LINE, can_be_decompressed, decoded, open_binary, raw_lines, read_lines
+import numpy as np
+import pyarrow as pa
+
+from rerank.collections.base import joined
+from rerank.collections.lines import read_json_objects
+from rerank.errors import NotFoundError, UserError, nearest, one_line
+from rerank.progress import log
+from rerank.storage.files import (
+    LONGEST_LINE,
+    can_be_decompressed,
+    decoded,
+    open_binary,
+    open_parquet,
+    plain_name,
+    raw_lines,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
 NAMES: dict[str, tuple[str, ...]] = {
     "query_id": ("query_id", "qid", "query-id", "q_id"),
+    "query": ("query", "query_text", "question", "anchor", "sentence1"),
+    "instruction": ("instruction", "prompt"),
     "doc_id": ("doc_id", "docid", "docno", "corpus-id", "pid", "_id"),
-    "query": ("query", "query_text", "question", "anchor"),
-    "text": ("text", "contents", "content", "passage", "document", "answer", "docs"),
+    "text": ("text", "contents", "content", "passage", "document", "segment", "docs", "sentence2", "answer"),
+    "title": ("title",),
     "grade": ("grade", "relevance", "rel", "label", "labels"),
+    "rank": ("rank", "position"),
     "score": ("score", "_score"),
-    "rank": ("rank",),
+    "positive": ("positive", "pos", "positives", "positive_passages"),
+    "negative": ("negative", "neg", "negatives", "negative_passages"),
+    "hits": ("hits", "candidates", "results", "passages", "responses"),
 }
-"""Ours first, then those of ir_datasets and ir-measures, Pyserini, PyTerrier, TIRA, BEIR, ranx, Elasticsearch and data
-sets for training. Where several are there, the first one counts."""
+"""Fields and the names that data sets, search engines and other libraries give them; the first one present counts."""
 
-ID_KEYS = tuple(dict.fromkeys(("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])))
-TEXT_KEYS = NAMES["text"]
-HEADER_IDS = {*ID_KEYS, "doc-id", "topic", "number"}
-HEADER_TEXTS = {*TEXT_KEYS, *NAMES["query"], "title", "body", "topic"}
-FIRST_ID = re.compile(rb'\s*\{\s*"(_id|id)"\s*:\s*"([^"\\]*)"')
-"""A line whose first key is the id, as nearly all are; others are parsed."""
-Keep: TypeAlias = Callable[[bytes], bool]
-"""Tells of a line whether it shall be parsed."""
+ASKED = ("query_id", "query", "instruction")
+"""Fields about a query."""
+
+EXAMPLES = ("positive", "negative", "hits")
+"""Fields of rows about several candidates."""
+
+CANDIDATE = tuple(field for field in NAMES if field not in EXAMPLES)
+"""Fields of a row per candidate."""
+
+TEXTS = {name for field in ("doc_id", "text", "title") for name in NAMES[field]}
+USUAL = {name for field in CANDIDATE for name in NAMES[field]}
+NUMBERED_NEGATIVE = re.compile(r"negative_?\d+")
+NESTED = ("doc", "_source", "fields")
+"""Fields in which engines keep a document."""
+
+TEACHER = "teacher"
+"""The column that ``pos_scores`` and ``neg_scores`` become."""
+
+EXAMPLE = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
+SHAPES = {
+    "a row per candidate": ("query_id", "query", "doc_id", "text", "grade", "score"),
+    "query, docs, labels": ("query", "docs", "labels"),
+    "anchor, positive, negative_1 … negative_n": ("anchor", "positive", "negative_1", "negative_2"),
+    "query, positive, negative": ("query", "positive", "negative"),
+    "query, pos, neg, pos_scores, neg_scores, prompt": ("query", "pos", "neg", "pos_scores", "neg_scores", "prompt"),
+    "query, positive_passages, negative_passages": ("query", "positive_passages", "negative_passages"),
+    "sentence1, sentence2, label or score": ("sentence1", "sentence2", "label", "score"),
+    "query, hits": ("query_id", "query", "hits"),
+}
 
 
-def some_names(*fields: str) -> dict[str, tuple[str, ...]]:
-    """The names of some fields."""
+class Records(NamedTuple):
+    """Candidates, a row each.
+
+    Attributes:
+        frame: the fields of `CANDIDATE` that there are by these names, then other columns, which may be numbers.
+        called: the source's name of each field.
+        name: what messages call the source.
+        without: queries without candidates, id to text.
+        examples: whether rows are positives and negatives of training examples, which may repeat.
+    """
+
+    frame: pd.DataFrame
+    called: Mapping[str, str]
+    name: str
+    without: Mapping[str, str]
+    examples: bool = False
+
+    def where(self, row: int) -> str:
+        """Name a row of the frame by its row in the source."""
+        return f"{self.name}: row {self.frame.index[row]}"
+
+
+def read_records(
+    source: Any,
+    columns: Mapping[str, str] | None = None,
+    name: str | None = None,
+    queries: Mapping[str, str] | None = None,
+) -> Records:
+    """Read records of any known shape (`SHAPES`) as a row per candidate.
+
+    Args:
+        source: see `load_frame`.
+        columns: the source's name of a field that has an unusual one, such as ``{"text": "passage_text"}``; it is found
+            inside hits, too.
+        name: what messages call the source.
+        queries: texts by id, of sources without texts of the queries; engines' answers are in their order. Other
+            queries are left out, and those without candidates get empty lists.
+
+    Raises:
+        UserError: unknown columns, with those that there are and the nearest shapes; or a row that is not like others.
+    """
+    frame, name = load_frame(source, name)
+    if not len(frame):
+        raise UserError(f"{name}: has no rows; expected one per candidate or query")
+    if columns is not None and not isinstance(columns, Mapping):
+        raise UserError(f"{name}: columns: expected field and column, as in {{'text': 'passage'}}, not {columns!r}")
+    there, told = list(frame.columns), {field: str(column) for field, column in (columns or {}).items()}
+    of_examples = {field: told.pop(field) for field in EXAMPLES if field in told}
+    several = find_columns(there, _some_names(*EXAMPLES), of_examples, name)
+    graded = {several["positive"]: 1} if "positive" in several else {}
+    graded |= {
+        column: 0 for column in there if column == several.get("negative") or NUMBERED_NEGATIVE.fullmatch(column)
+    }
+    shape, rows = "a row per candidate", frame
+    if "hits" in several and frame[several["hits"]].map(_is_nested).any():
+        shape, rows = "lists of hits", _from_hits(frame, several["hits"], told, name, queries)
+    elif graded:
+        shape, rows = "positives and negatives", _from_examples(frame, graded, told, name)
+    known = list(rows.columns)
+    if not all(any(one in known or field in told for field in of for one in NAMES[field]) for of in NEEDED):
+        raise _unknown_shape(there, name)
+    called = find_columns(known, _some_names(*CANDIDATE), told, name)
+    hidden = [field for field, column in called.items() if column != field and field in known]
+    rows = rows.drop(columns=hidden).rename(columns={column: field for field, column in called.items()})
+    log.info("%s: read as %s (%s)", name, shape, ", ".join(called.values()))
+    rows = _with_titles(_exploded(rows, called, name))
+    return _with_queries(Records(rows, called, name, {}, examples=bool(graded)), queries)
+
+
+NEEDED = (("query_id", "query"), ("doc_id", "text"))
+"""Of each pair of fields a candidate has one."""
+
+
+def _some_names(*fields: str) -> dict[str, tuple[str, ...]]:
     return {field: NAMES[field] for field in fields}
 
 
-def found_columns(
+def find_columns(
     there: Sequence[str], fields: Mapping[str, Sequence[str]], columns: Mapping[str, str] | None, name: str
 ) -> dict[str, str]:
-    """The columns of those fields that have one."""
-    if twice := _repeated(there):
+    """Find the column of each field that has one: the one that ``columns`` names, else the first usual name."""
+    told = {field: str(column) for field, column in (columns or {}).items()}
+    if twice := next((column for i, column in enumerate(there) if column in there[:i]), None):
         raise UserError(f"{name}: has two columns {twice!r}; rename one")
-    columns = {} if columns is None else columns
-    if not isinstance(columns, Mapping):
-        raise UserError(f"{name}: columns: expected field and column, as in {{'text': 'passage'}}, not {columns!r}")
-    for field, column in columns.items():
+    for field, column in told.items():
         if field not in fields:
             raise UserError(f"{name}: columns: no field {field!r}{nearest(str(field), fields)}; {', '.join(fields)}")
-        if str(column) not in there:
+        if column not in there:
             raise UserError(f"{name}: has no column {column!r}{nearest(str(column), there)}; it has {', '.join(there)}")
-    if twice := _repeated(map(str, columns.values())):
-        raise UserError(f"{name}: columns: names {twice!r} for two fields; each has a column of its own")
-    told = {field: str(column) for field, column in columns.items()}
-    usual = {field: next((one for one in names if one in there), None) for field, names in fields.items()}
-    left = {field: column for field, column in usual.items() if column and column not in told.values()}
-    found = left | told
-    return {field: found[field] for field in fields if field in found}
-
-
-def _repeated(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)  # type: ignore[func-returns-value]
+    if len({*told.values()}) < len(told):
+        raise UserError(f"{name}: columns: names one column for two fields; each has a column of its own")
+    free = [column for column in there if column not in told.values()]
+    found = {field: next((one for one in names if one in free), "") for field, names in fields.items()} | told
+    return {field: found[field] for field in fields if found[field]}
 
 
 def named_columns(
-    frame: pd.DataFrame,
+    given: Any,
     fields: Mapping[str, Sequence[str]],
     columns: Mapping[str, str] | None,
     name: str,
     optional: Sequence[str] = (),
 ) -> dict[str, list[Any]]:
-    """What a frame holds of each field, by field; see `found_columns`."""
-    there = [str(column) for column in frame.columns]
-    found = found_columns(there, fields, columns, name)
+    """Return the values of each field of a data frame, or of a file of a table; see `find_columns`."""
+    frame, _ = load_frame(given, name)
+    there = list(frame.columns)
+    found = find_columns(there, fields, columns, name)
     if lacking := next((field for field in fields if field not in found and field not in optional), None):
-        raise UserError(
-            f"{name}: has no column {fields[lacking][0]}; there are {', '.join(there)}; "
-            f"name it with columns={{{lacking!r}: …}}"
-        )
-    return {field: frame.iloc[:, there.index(column)].tolist() for field, column in found.items()}
+        advice = f"name it with columns={{{lacking!r}: …}}"
+        raise UserError(f"{name}: has no column {fields[lacking][0]}; there are {', '.join(there)}; {advice}")
+    return {field: frame[column].tolist() for field, column in found.items()}
 
 
-def is_json(path: Path) -> bool:
-    """Whether a file's name says JSON lines, compressed or not."""
-    return ".jsonl" in path.suffixes[-2:]
+def parse_columns(words: Iterable[str]) -> dict[str, str]:
+    """Parse ``FIELD=COLUMN`` words.
+
+    >>> parse_columns(["query=question", "text=passage"])
+    {'query': 'question', 'text': 'passage'}
+    """
+    columns: dict[str, str] = {}
+    for word in words:
+        field, equals, column = word.partition("=")
+        if not (field and equals and column) or field in columns:
+            raise UserError(f"columns: {word!r}; expected FIELD=COLUMN once a field, such as text=passage")
+        columns[field] = column
+    return columns
 
 
-def read_json_objects(
-    path: Path, right: str, keep: Keep | None = None, strict: bool = False
-) -> Iterator[tuple[int, dict[str, object]]]:
-    """Each line's number and object; ``right`` shows in errors what a line should be like."""
-    for number, line in read_lines(path, keep, strict):
+def load_frame(source: Any, name: str | None = None) -> tuple[pd.DataFrame, str]:
+    """Load a table as a data frame with text column names, and say what messages call it.
+
+    Args:
+        source: a list of dictionaries or a dictionary of columns; a pandas or pyarrow table, a `datasets.Dataset`, or
+            anything else that has ``to_pandas``; a ``.json``, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file,
+            texts compressed or not; a folder that `Dataset.save_to_disk` wrote; or the name of a data set on the hub,
+            ``NAME:SPLIT`` or ``NAME:CONFIG:SPLIT``.
+        name: what messages call it.
+    """
+    import pandas as pd
+
+    name = name or (str(source) if isinstance(source, str | Path) else "data frame")
+    if isinstance(source, str | Path):
+        path = Path(source).expanduser()
+        frame = _read_file(path) if path.is_file() else load_frame(_data_set(path, str(source)), name)[0]
+        frame = frame.set_axis(range(1, len(frame) + 1))
+    elif isinstance(source, dict) and source and all(hasattr(split, "to_pandas") for split in source.values()):
+        raise UserError(f"{name}: has the splits {', '.join(source)}; name one, such as data[{next(iter(source))!r}]")
+    elif isinstance(source, pa.Table) or hasattr(source, "with_format"):  # a datasets.Dataset
+        table = source if isinstance(source, pa.Table) else source.with_format("arrow")[:]
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected a line like {right}") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{path}:{number}: not a JSON object; expected a line like {right}")
-        yield number, record
+            table.validate(full=True)  # Arrow believes damaged offsets unless it is asked to look
+            frame = table.to_pandas(integer_object_nulls=True)
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise UserError(f"{name}: damaged ({one_line(error)}); save the data set again") from error
+    elif hasattr(source, "to_pandas"):
+        frame = source.to_pandas()
+    elif isinstance(source, pd.DataFrame):
+        frame = source
+    elif isinstance(source, Mapping | list):
+        try:
+            frame = pd.DataFrame(source)
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{name}: is not a table ({error}); give columns of one length, or rows") from error
+    else:
+        kind = type(source).__name__
+        raise UserError(f"{name}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
+    if kept := [level for level in frame.index.names if level is not None and level not in frame.columns]:
+        frame = frame.reset_index(kept)  # ids in the index
+    return frame.set_axis([str(column) for column in frame.columns], axis=1), name
 
 
-def read_json(path: Path, right: str) -> Any:
-    """What a JSON file holds; ``right`` shows in errors what it should be like."""
+def _data_set(path: Path, name: str) -> Any:
+    """Open a data set of Hugging Face in a folder or on the hub."""
+    from datasets import load_dataset, load_from_disk
+    from datasets.exceptions import DatasetsError
+
+    hub, *rest = name.split(":")
+    local = path.is_dir() or name[:1] in "./~" or path.suffix in READERS or (path.parent / "dataset_dict.json").exists()
+    try:
+        if path.is_dir():
+            data = load_from_disk(str(path))
+        elif local or len(rest) > 2:
+            raise NotFoundError(f"{path}: no such file or folder")
+        else:
+            data = load_dataset(hub, rest[0] if len(rest) == 2 else None, split=rest[-1] if rest else None)
+    except NotFoundError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, DatasetsError) as error:
+        what = "not a data set that was saved whole" if local else "no such file, nor a data set that the hub can give"
+        raise UserError(f"{name}: {what} ({one_line(f'{type(error).__name__}: {error}')[:300]})") from error
+    if isinstance(data, dict):
+        if len(data) > 1:
+            such = f"{name}/{next(iter(data))}" if local else f"{hub}:{next(iter(data))}"
+            raise UserError(f"{name}: has the splits {', '.join(data)}; name one, such as {such}")
+        data = next(iter(data.values()))
+    return data
+
+
+def _kind(path: Path) -> str:
+    """Return the suffix of a table's format, by the file's name or its first bytes; empty if it is no table."""
+    if (suffix := plain_name(path).suffix) in READERS:
+        return suffix
+    marks = {b"PAR1": ".parquet", b'{"': ".jsonl", b"[{": ".json"}
+    start = _start(path)
+    return next((kind for mark, kind in marks.items() if start.startswith(mark)), "")
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file of scores or judgments is a table other than TSV, whose columns need no names."""
+    return _kind(path) not in (".tsv", "")
+
+
+def has_header(path: Path) -> bool:
+    """Return whether the first line of a text file names a column of query ids."""
+    return not set(NAMES["query_id"]).isdisjoint(_start(path).split(b"\n")[0].decode(errors="replace").split())
+
+
+def _start(path: Path) -> bytes:
+    with open_binary(path) as file, can_be_decompressed(path):
+        return file.read(4096).lstrip()
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    if not (kind := _kind(path)):
+        ends = ", ".join(READERS)
+        raise UserError(f"{path}: cannot tell the format; the name must end in one of {ends}, or these compressed")
+    return READERS[kind](path)
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    with open_parquet(path) as file:
+        table = file.read()
+        table.validate(full=True)  # also that texts are UTF-8
+        frame = table.to_pandas(integer_object_nulls=True)
+    kept = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    return frame.reset_index(kept) if kept else frame
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read a CSV file, or a TSV file, in which quotes are letters like others, as in MS MARCO's and BEIR's."""
+    import pandas as pd
+
+    csv.field_size_limit(LONGEST_LINE)
+    lines = (decoded(raw, path, number) for number, raw in raw_lines(path))
+    cells: Iterator[list[str]] = csv.reader(lines, strict=True)
+    if plain_name(path).suffix == ".tsv":
+        cells = (line.rstrip("\r\n").split("\t") for line in lines)
+    rows: list[list[str]] = []
+    try:
+        for row in cells:
+            if not any(row):
+                continue
+            rows.append(row)
+            if len(row) != len(rows[0]):
+                width = f"{len(row)} columns; expected {len(rows[0])}, as the header has"
+                raise UserError(f"{path}: row {len(rows) - 1}: {width}")
+    except csv.Error as error:
+        raise UserError(f"{path}: row {len(rows)}: not CSV ({error}); is a quote open?") from error
+    header = [cell.strip() for cell in rows[0]] if rows else []
+    return pd.DataFrame(rows[1:], columns=header, dtype=object)
+
+
+def _read_json_lines(path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame([record for _, record in read_json_objects(path, EXAMPLE, strict=True)], dtype=object)
+
+
+def _read_json(path: Path) -> pd.DataFrame:
+    """Read a list of objects or one engine's answer; some tools write JSON lines under this name."""
+    import pandas as pd
+
     with open_binary(path) as file, can_be_decompressed(path):
         text = file.read().decode("utf-8-sig", errors="replace")
     try:
-        return json.loads(text)
+        whole = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not JSON ({error}); is it cut short? expected {right}") from error
+        if text.lstrip().partition("\n")[0].rstrip().endswith("}"):
+            return _read_json_lines(path)
+        raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
+    records = whole if isinstance(whole, list) else [whole]
+    if odd := next((i for i, record in enumerate(records, 1) if not isinstance(record, dict)), None):
+        raise UserError(f"{path}: row {odd}: not a JSON object; expected one like {EXAMPLE}")
+    return pd.DataFrame(records, dtype=object)
 
 
-def json_objects(values: Iterable[object], what: str, right: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object of a JSON list and its place, from ``what`` and its number."""
-    for number, value in enumerate(values, 1):
-        if not isinstance(value, dict):
-            raise UserError(f"{what} {number}: not a JSON object but {type(value).__name__}; expected one like {right}")
-        yield f"{what} {number}", value
+READERS = {
+    **dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines),
+    **{".json": _read_json, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet},
+}
 
 
-def read_json_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, dict[str, object]]]:
-    """Each line's place, id and object."""
-    for number, record in read_json_objects(path, '{"_id": "7", "text": "…"}', keep):
-        where = f"{path}:{number}"
-        key = next((key for key in ID_KEYS if key in record), None)
-        if key is None:
-            raise UserError(f"{where}: no id among the keys {', '.join(record) or '(none)'}; expected one named '_id'")
-        yield where, checked_id(record[key], where), record
+def _is_nested(value: object) -> bool:
+    return isinstance(value, list | tuple | dict | np.ndarray)
 
 
-def read_csv(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row of a CSV or TSV file and the line where it begins, the header first; texts may hold line ends."""
-    csv.field_size_limit(LONGEST_LINE)
-    lines = (decoded(raw, path, number) for number, raw in raw_lines(path))
-    reader = csv.reader(lines, delimiter="\t" if ".tsv" in path.suffixes[-2:] else ",", strict=True)
-    width = begins = 0
-    try:
-        for cells in reader:
-            begins, place = reader.line_num, begins + 1
-            if not cells:
-                continue
-            width = width or len(cells)
-            if len(cells) != width:
-                raise UserError(f"{path}:{place}: {len(cells)} columns; expected {width}, as the first line has")
-            yield place, cells
-    except csv.Error as error:
-        raise UserError(f"{path}:{begins + 1}: not CSV ({error}); is a quote open?") from error
+def _is_missing(value: object) -> bool:
+    return value is None or (not _is_nested(value) and value != value)
 
 
-def read_tab_lines(path: Path, keep: Keep | None = None) -> Iterator[tuple[str, str, str]]:
-    """Each line's place, id and text."""
-    for number, line in read_lines(path, keep):
-        where = f"{path}:{number}"
-        columns = line.split("\t")
-        if len(columns) != 2:
-            raise UserError(f"{where}: {len(columns)} columns; expected two, an id and a text (for more, use JSONL)")
-        if number == 1 and columns[0].strip().lower() in HEADER_IDS and columns[1].strip().lower() in HEADER_TEXTS:
-            raise UserError(f"{where}: {line!r} is a header, not an id and a text; take the line out")
-        yield where, checked_id(columns[0], where), joined(columns[1:])
+def _values(value: Any, where: str) -> list[Any]:
+    """Return the entries of a list, or of a dictionary of lists; of another value one, unless it is missing."""
+    if isinstance(value, dict) and all(isinstance(inner, list | np.ndarray) for inner in value.values()):
+        if len({len(inner) for inner in value.values()}) > 1:
+            raise UserError(f"{where}: the lists of {', '.join(value)} have different lengths")
+        return [dict(zip(value, entry, strict=True)) for entry in zip(*value.values(), strict=True)]
+    return list(value) if isinstance(value, list | tuple | np.ndarray) else [] if _is_missing(value) else [value]
 
 
-class ChosenFields:
-    """The fields that shall make a document's text, and whether any document has them."""
-
-    def __init__(self, fields: Sequence[str] | None):
-        self.fields = fields
-        self._unseen = dict.fromkeys(fields or ())
-        self._known: dict[str, None] = {}
-
-    def note(self, keys: Iterable[str]) -> None:
-        if self._unseen:
-            self._known.update(dict.fromkeys(keys))
-            self._unseen = {field: None for field in self._unseen if field not in self._known}
-
-    def check(self, source: str) -> None:
-        """Refuse a chosen field that no document had, when all have been seen."""
-        for name in self._unseen:
-            known = ", ".join(sorted(self._known)) or "none"
-            raise UserError(f"{source}: no document has a field {name!r}{nearest(name, self._known)}; fields: {known}")
+def _candidate(value: Any, told: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Flatten a passage or hit: its own fields, and those of a document inside it that name it, or that are told."""
+    if isinstance(value, str):
+        return {"text": value}
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: {type(value).__name__} in place of a text or a hit; expected one like {EXAMPLE}")
+    known = {*USUAL, *NESTED, *told.values()}
+    flat = {key: inner for key, inner in value.items() if key[:1] != "_" or key in known}
+    for inner in (flat.pop(nested) for nested in NESTED if isinstance(flat.get(nested), dict)):
+        flat |= {
+            key: field for key, field in inner.items() if key in told.values() or (key in TEXTS and key not in flat)
+        }
+    if isinstance(named := flat.pop("matched_queries", None), dict):  # Elasticsearch's scores of named queries
+        flat |= named
+    lists = {key: joined(inner) for key, inner in flat.items() if isinstance(inner, list | np.ndarray)}
+    return {key: inner for key, inner in (flat | lists).items() if not _is_missing(inner)}
 
 
-def field_text(value: object, where: str, field: str) -> str:
-    """A field's value as text: a string, a number, or a list of these, one a line."""
-    if isinstance(value, list):
-        return joined(field_text(part, where, field) for part in value)
-    if value is None or isinstance(value, str | int | float):
-        return "" if value is None else str(value)
-    raise UserError(f"{where}: {field!r} is no text but {type(value).__name__}; expected a string")
+def _asked(record: Mapping[str, Any], told: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a record says about its query."""
+    names = [name for field in ASKED for name in (*NAMES[field], told.get(field, field))]
+    return {name: record[name] for name in names if not _is_missing(record.get(name))}
 
 
-def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
-    """The text of a JSON document: its ``fields``, by default ``title``, where there is one, and ``text``."""
-    if fields is None:
-        body = next((key for key in TEXT_KEYS if key in record), None)
-        if body is None:
-            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text', or choose fields")
-        fields = ("title", body)
-    return joined(field_text(record.get(key), where, key) for key in fields)
+def _from_hits(
+    frame: pd.DataFrame, column: str, told: Mapping[str, str], name: str, queries: Mapping[str, str] | None
+) -> pd.DataFrame:
+    """Read lists of hits: engines' answers, rank_llm's lists and requests, or any query with a list of candidates."""
+    import pandas as pd
+
+    rows, places = list[dict[str, Any]](), list[Any]()
+    left, unnamed = iter((queries or {}).items()), 0
+    for place, record in zip(frame.index, frame.to_dict("records"), strict=True):
+        where = f"{name}: row {place}"
+        for part in record[column] if column == "responses" else [record]:
+            inner = "hits" if column == "responses" else column
+            found = _hits_of(part, inner, where)
+            hits = [_candidate(hit, told, where) for hit in _values(found, where)]
+            asked = _asked(part, told)
+            if isinstance(query := asked.get("query"), dict):  # rank_llm's requests
+                asked = _asked({**query, "query": query.get("text")}, told)
+            if not asked and found is not part.get(inner):  # a search engine's answer
+                unnamed += 1
+                asked = dict(zip(("query_id", "query"), next(left, ()), strict=False))
+            rows += [{**hit, **asked} for hit in hits]
+            places += [place] * len(hits)
+    if unnamed and unnamed != len(queries or {}):
+        given = f"{unnamed} answers for {len(queries or {})} queries"
+        raise UserError(f"{name}: {given}; give those that were asked, in order (queries)")
+    if not rows:
+        raise UserError(f"{name}: no hits in any of its rows")
+    return pd.DataFrame(rows, index=places, dtype=object)
 
 
-def json_documents(
-    path: Path, fields: Sequence[str] | None, keep: Keep | None = None
-) -> Iterator[tuple[str, Document]]:
-    """Documents of a JSON-lines file and their places."""
-    chosen = ChosenFields(fields)
-    for where, id, record in read_json_lines(path, keep):
-        chosen.note(record)
-        yield where, Document(id, json_text(record, fields, where))
-    chosen.check(str(path))
+def _hits_of(part: Any, column: str, where: str) -> Any:
+    """Return the hits of a record; an engine's error or incomplete answer is refused."""
+    if not isinstance(part, dict):
+        raise UserError(f"{where}: {type(part).__name__} in place of an answer")
+    hits, error = part.get(column), part.get("error")
+    if isinstance(error, str | dict) and not _is_nested(hits):
+        said = error.get("reason", error) if isinstance(error, dict) else error
+        raise UserError(f"{where}: an error in place of hits ({one_line(said)[:300]}); ask again")
+    if isinstance(hits, dict) and "hits" in hits:
+        failed = (part.get("_shards") or {}).get("failed", 0)
+        if part.get("timed_out") or failed:
+            raise UserError(f"{where}: an incomplete answer ({failed} shards failed, or time ran out); ask again")
+        return hits["hits"]
+    if not _is_nested(hits):
+        raise UserError(f"{where}: {column} is {type(hits).__name__}; expected a list of hits")
+    return hits
 
 
-def tab_documents(path: Path, fields: Sequence[str] | None, keep: Keep | None = None) -> Iterator[tuple[str, Document]]:
-    """Documents of a tab-separated file (id, text) and their places."""
-    if fields is not None and list(fields) != ["text"]:
-        raise UserError(f"{path}: a TSV has one field, 'text', not {', '.join(fields)}; for more, use JSONL")
-    for where, id, text in read_tab_lines(path, keep):
-        yield where, Document(id, text)
+def _from_examples(frame: pd.DataFrame, graded: Mapping[str, int], told: Mapping[str, str], name: str) -> pd.DataFrame:
+    """Read positives (grade 1) and negatives (grade 0), each a text, a passage or a list of them."""
+    import pandas as pd
+
+    rows, places = list[dict[str, Any]](), list[Any]()
+    for place, record in zip(frame.index, frame.to_dict("records"), strict=True):
+        asked = _asked(record, told)
+        for column, grade in graded.items():
+            where = f"{name}: row {place}: {column}"
+            texts, scores = _values(record[column], where), _values(record.get(f"{column}_scores"), where)
+            if scores and len(scores) != len(texts):
+                raise UserError(f"{where}: {len(texts)} texts, but {len(scores)} scores")
+            for text, score in zip(texts, scores or [None] * len(texts), strict=True):
+                more = {} if score is None else {TEACHER: score}
+                rows.append({**_candidate(text, told, where), **asked, "grade": grade, **more})
+                places.append(place)
+    used = {"id", "type", *_asked(dict.fromkeys(frame.columns, 0), told), *graded}
+    if lost := [column for column in frame.columns if column not in used and not column.endswith("_scores")]:
+        log.warning("%s: columns left out, as they are not about one candidate: %s", name, ", ".join(lost))
+    return pd.DataFrame(rows, index=places, dtype=object)
 
 
-def keep_tab(ids: Container[str]) -> Keep:
-    """For lines of a tab-separated file: those of these documents."""
-    return lambda line: line.partition(b"\t")[0].decode(errors="replace") in ids
+def _exploded(frame: pd.DataFrame, called: Mapping[str, str], name: str) -> pd.DataFrame:
+    """Turn rows that hold lists of documents, grades and scores into a row per entry."""
+
+    def size(value: object) -> int:
+        return len(value) if isinstance(value, list | tuple | np.ndarray) else -1
+
+    sizes = {column: frame[column].map(size) for column in frame.columns if frame[column].dtype == object}
+    lists = [column for column, found in sizes.items() if (found >= 0).any()]
+    fields = [column for column in lists if column in ("doc_id", "text", "grade")]
+    if not fields:
+        return frame
+    for column in list(lists):
+        same = (sizes[column] >= 0) & (sizes[column] == sizes[fields[0]])
+        if column in fields and not same.all():
+            row = frame.index[int(np.argmin(same.to_numpy()))]
+            raise UserError(f"{name}: row {row}: {called[fields[0]]} and {called[column]} are not lists of one length")
+        if not same.all():
+            lists.remove(column)  # such as vectors
+    return frame.explode(lists)
 
 
-def keep_json(ids: Container[str]) -> Keep:
-    """For JSON lines: those of these documents, and those of which only parsing tells the id."""
+def _with_titles(frame: pd.DataFrame) -> pd.DataFrame:
+    """Put titles above texts, as in other documents here."""
+    if "title" not in frame or "text" not in frame:
+        return frame
+    pairs = zip(frame.pop("title"), frame["text"], strict=True)
+    texts = [joined([title, text]) if isinstance(title, str) and title.strip() else text for title, text in pairs]
+    return frame.assign(text=np.array(texts, dtype=object))
 
-    def keep(line: bytes) -> bool:
-        found = FIRST_ID.match(line)
-        # A later key of the same or a better name would be the id instead.
-        if found is None or line.find(b'"_id"', found.end()) >= 0 or line.find(b'"%s"' % found[1], found.end()) >= 0:
-            return True
-        return found[2].decode(errors="replace") in ids
 
-    return keep
+def _with_queries(records: Records, queries: Mapping[str, str] | None) -> Records:
+    """Take the texts of the queries from elsewhere, and leave other queries out."""
+    if queries is None:
+        return records
+    if "query_id" not in records.frame:
+        raise UserError(f"{records.name}: has no query_id, by which its queries would be found among those given")
+    ids = [str(id) for id in records.frame["query_id"]]
+    chosen = np.array([id in queries for id in ids], dtype=bool)
+    if others := {*ids} - {*queries}:
+        log.warning("%s: %d queries are not among those given; left out", records.name, len(others))
+    if not chosen.any():
+        raise UserError(f"{records.name}: no candidates for any of the queries given")
+    texts = np.array([queries.get(id, "") for id in ids], dtype=object)
+    without = {id: text for id, text in queries.items() if id not in {*ids}}
+    called = {**records.called, "query": records.called.get("query", "query")}
+    return records._replace(frame=records.frame.assign(query=texts)[chosen], called=called, without=without)
+
+
+def _unknown_shape(there: Sequence[str], name: str) -> UserError:
+    def alike(shape: str) -> float:
+        ratios = (max(difflib.SequenceMatcher(None, one, other).ratio() for other in there) for one in SHAPES[shape])
+        return sum(ratios) / len(SHAPES[shape])
+
+    first, second = sorted(SHAPES, key=alike, reverse=True)[:2]
+    return UserError(
+        f"{name}: columns {', '.join(map(repr, there))} are of no known shape; the nearest are '{first}' and "
+        f"'{second}'; name unusual columns with columns={{'text': …}}"
+    )

@@ -12,7 +12,7 @@ from rerank.tasks.retrieve import Search
 
 
 def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:
-    """Store candidates as ranked lists, from BM25 or from your runs.
+    """Store candidates as ranked lists, from BM25, runs or records.
 
     Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
     column of scores for each.
@@ -20,7 +20,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
     Args:
         output: lists folder to make.
         search: how BM25 searches.
-        bm25: search with BM25 even if runs or hits are given; so does any option of its search.
+        bm25: search with BM25 even if runs are given; so does any option of its search.
         options: what :func:`rerank.retrieve` takes.
     """
     searches = bm25 or search != Search()
@@ -83,7 +83,6 @@ def add(
     from rerank.lists.view import Lists
     from rerank.models.load import load_model
     from rerank.models.weights import find_model
-    from rerank.retrieval.pairs import PairFile
     from rerank.scoring.in_sample import check_out_of_sample
     from rerank.scoring.shared import check_scoring
 
@@ -103,7 +102,7 @@ def add(
     if drop:  # only once what comes in its place can be read
         every = Lists.open(lists).with_added()
         for column, path in files.items():
-            read_column(every, column, PairFile(path))
+            read_column(every, column, path)
         if every.store.order in drop:
             raise UserError(f"{lists}: is in the order of column {every.store.order}, which therefore stays")
         if name is not None:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from ir_measures import Measure
 
-from rerank.collections.in_memory import as_qrels
+from rerank.collections import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
@@ -29,8 +29,7 @@ from rerank.evaluation.significance import (
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
-from rerank.retrieval.forms import as_run
-from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, best_first
+from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, as_run, best_first
 from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
@@ -179,9 +178,9 @@ def compare_runs(
 
     Args:
         qrels: lists, whose judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
-            collection, or any form that :func:`rerank.collections.in_memory.as_qrels` takes.
+            collection, or any form that :func:`rerank.collections.as_qrels` takes.
         runs: run files, ``PATH`` or ``NAME=PATH``, or any forms of runs by name
-            (:func:`rerank.retrieval.forms.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
+            (:func:`rerank.retrieval.runs.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
             Without a name, a file's run is called after it, and after its folder too where the file is called ``run``
             or another has the same name.
         measures: see :func:`rerank.evaluation.measures.parse_measures`.

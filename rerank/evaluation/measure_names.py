@@ -11,7 +11,7 @@ import ir_measures
 from ir_measures import Measure
 from ir_measures.measures import ParamInfo, registry
 
-from rerank.collections.queries import HIGHEST
+from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
 from rerank.measures.names import read_name

@@ -1,24 +1,29 @@
-"""Columns for lists that are there already, from files with numbers about their candidates."""
+"""Add columns to existing lists, from files with numbers about their candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.errors import UserError
+from rerank.collections.base import checked_ids
+from rerank.collections.records import NAMES, find_columns, has_header, is_table, load_frame
+from rerank.errors import UserError, nearest
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.progress import log, tqdm
-from rerank.retrieval.pairs import PairFile
+from rerank.progress import log
+from rerank.retrieval.runs import floats, read_run
 from rerank.storage.arrow import Array
 from rerank.storage.files import digest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LABELS = ("run", "model")
 """What a column remembers for people only: the names of what it was made from."""
@@ -51,10 +56,10 @@ class Coverage:
 
 
 def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
-    """Add columns from files by their names: what systems, teachers or click logs say; and what each of them covers.
+    """Add columns of scores from files, by column name, and return what each of them covers.
 
     A file is a run (TREC), CSV, JSONL or Parquet; one with several numbers a row becomes one column of several numbers,
-    ``NAME/NUMBER``. All are read before the first column is written. A column that is there already, made from the same
+    ``NAME/NUMBER``. All are read before the first column is written. A column that exists already, made from the same
     file, stays as it is, so that the same call finishes what was killed.
 
     Raises:
@@ -66,7 +71,7 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
     made = {check_name(name): {"run": Path(file).name, "sha256": digest(Path(file))} for name, file in files.items()}
     done = {name for name in files if is_there(store, name, made[name])}
     every = Lists.of(store).with_added()
-    found = {name: read_column(every, name, PairFile(path)) for name, path in files.items() if name not in done}
+    found = {name: read_column(every, name, path) for name, path in files.items() if name not in done}
     for name, (values, numbers) in found.items():
         store.add_column(name, values, numbers, made[name])
     coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
@@ -88,61 +93,84 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     )
 
 
-def _rows(every: Lists, queries: pa.DictionaryArray, documents: pa.Array) -> Array:
-    """The rows of candidates by the ids of query and document, ``[n]`` int64; -1 where a query does not have it."""
+def read_column(every: Lists, name: str, path: str | Path) -> tuple[Array, list[str]]:
+    """Read a column's numbers for all candidates of a store, ``[T, C]`` float32, and their names."""
+    store, path = every.store, Path(path)
+    queries, documents, read, numbers = _pairs(path)
+    names = [name] if len(numbers) == 1 else [check_name(number) for number in numbers]
+    if not len(read):
+        raise UserError(f"{path}: is empty; expected a row per query and document, with a number")
+    rows = _rows(every, queries, documents)
+    known = np.flatnonzero(rows >= 0)
+    order = known[np.argsort(rows[known], kind="stable")]
+    if len(twice := order[1:][rows[order][1:] == rows[order][:-1]]):
+        row = int(twice.min())
+        pair = f"query {queries[row].as_py()!r}, document {documents[row].as_py()!r}"
+        raise UserError(f"{path}: {pair} a second time; keep one")
+    values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
+    values[rows[known]] = read[known]
+    told, all = Coverage.of(store, values).queries
+    if told < LEAST * all or not told:
+        query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
+        raise UserError(
+            f"{path}: has numbers for the candidates of {told} of {all} queries only; its ids are such as "
+            f"{queries[0].as_py()!r} and {documents[0].as_py()!r}, those of {store} such as {''.join(query)!r} and "
+            f"{''.join(document)!r}; are they of the same collection?"
+        )
+    if skipped := len(read) - len(known):
+        log.info("%s: %d of %d rows are about no candidate and were skipped", path, skipped, len(read))
+    return values, names
+
+
+def _pairs(path: Path) -> tuple[pa.Array, pa.Array, Array, list[str]]:
+    """Read query ids, document ids, ``[n, C]`` numbers and their names: of a run, or of a table's score or numbers."""
+    if not (is_table(path) or has_header(path)):
+        run = read_run(path)
+        queries = np.repeat(np.array(run.queries, dtype=object), np.diff(run.offsets))
+        return pa.array(queries, pa.string()), run.documents.combine_chunks(), run.scores[:, None], ["score"]
+    frame, name = load_frame(path)
+    if not len(frame):
+        return pa.array([], pa.string()), pa.array([], pa.string()), np.zeros((0, 1)), ["score"]
+    there = list(frame.columns)
+    found = find_columns(there, {field: NAMES[field] for field in ("query_id", "doc_id", "score")}, None, name)
+    texts = {name for field in NAMES if field != "score" for name in NAMES[field]} | {"iteration", "q0", "tag", "run"}
+    numbers = [found["score"]] if "score" in found else [column for column in there if column not in texts]
+    for field, column in {"query_id": "query id", "doc_id": "document id"}.items():
+        if field not in found:
+            raise UserError(f"{path}: no {column}{nearest(field, there)}; its columns: {', '.join(there)}")
+    if not numbers:
+        raise UserError(f"{path}: no score; its columns: {', '.join(there)}")
+
+    def where(row: int) -> str:
+        return f"{path}: row {frame.index[row]}"
+
+    ids = (pa.array(checked_ids(frame[found[field]].tolist(), where), pa.string()) for field in ("query_id", "doc_id"))
+    values = np.stack([_floats(frame[number], number, where) for number in numbers], axis=1)
+    return *ids, values, numbers
+
+
+def _floats(column: pd.Series, name: str, where: Callable[[int], str]) -> Array:
+    """Convert a column to ``[n]`` float64; missing values and empty cells are NaN."""
+    missing = column.isna().to_numpy() | (column.to_numpy() == "")
+    values = np.full(len(column), np.nan)
+    there = np.flatnonzero(~missing)
+    values[there] = floats(column.iloc[there].tolist(), lambda i: f"{where(int(there[i]))}: {name}")
+    return values
+
+
+def _rows(every: Lists, queries: pa.Array, documents: pa.Array) -> Array:
+    """Find the rows of candidates by the ids of query and document, ``[n]`` int64; -1 if a query lacks it."""
     store, result = every.store, np.full(len(queries), -1, dtype=np.int64)
-    query = _positions(queries.dictionary, store.queries.column("query_id"))[queries.indices.to_numpy()]
-    rows = every.select(np.unique(query[query >= 0])).row_numbers  # no more than the lists of these queries
-    candidates = store.document[rows]
-    there = np.unique(candidates)
-    at = _positions(documents, store.documents.column("doc_id").take(pa.array(there)))
-    both = np.flatnonzero((query >= 0) & (at >= 0))
-    count = store.documents.num_rows
-    keys = store.query[rows].astype(np.int64) * count + candidates
-    places = _positions(pa.array(query[both] * count + there[at[both]]), pa.array(keys))
+    query = _positions(queries, store.queries.column("query_id"))
+    document = _positions(documents, store.documents.column("doc_id"))
+    rows, count = every.row_numbers, store.documents.num_rows
+    keys = store.query[rows].astype(np.int64) * count + store.document[rows]
+    both = np.flatnonzero((query >= 0) & (document >= 0))
+    places = _positions(pa.array(query[both] * count + document[both]), pa.array(keys))
     result[both[places >= 0]] = rows[places[places >= 0]]
     return result
 
 
 def _positions(values: pa.Array, known: pa.Array | pa.ChunkedArray) -> Array:
-    """The position of each value among those that are known, ``[n]`` int64; -1 where it is not."""
+    """Find the position of each value among the known ones, ``[n]`` int64; -1 if it is not there."""
     return pc.index_in(values, value_set=known.cast(values.type)).fill_null(-1).to_numpy().astype(np.int64)
-
-
-def read_column(every: Lists, name: str, file: PairFile) -> tuple[Array, list[str]]:
-    """The numbers of a column for all candidates of a store, ``[T, C]`` float32, and their names."""
-    store = every.store
-    names = [name] if len(file.names) == 1 else [check_name(number) for number in file.names]
-    values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
-    seen = np.zeros(len(values), dtype=bool)
-    read, example = 0, ("", "")
-    with tqdm(desc=f"reading {file.path.name}", unit=" rows", disable=None, delay=1) as bar:
-        for batch in file.batches:
-            rows = _rows(every, batch.queries, batch.documents)
-            known = np.flatnonzero(rows >= 0)
-            first = np.zeros(len(known), dtype=bool)
-            first[np.unique(rows[known], return_index=True)[1]] = True
-            if len(twice := np.flatnonzero(seen[rows[known]] | ~first)):
-                row = int(known[twice[0]])
-                raise UserError(
-                    f"{batch.where(row)}: document {batch.documents[row].as_py()!r} of query "
-                    f"{batch.queries[row].as_py()!r} a second time; keep one"
-                )
-            seen[rows[known]] = True
-            values[rows[known]] = batch.values[known]
-            example = example if read else (batch.queries[0].as_py(), batch.documents[0].as_py())
-            read += len(rows)
-            bar.update(len(rows))
-    if not read:
-        raise UserError(f"{file.path}: is empty; expected a row per query and document, with a number")
-    told, all = Coverage.of(store, values).queries
-    if told < LEAST * all or not told:
-        query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
-        raise UserError(
-            f"{file.path}: says something of the candidates of {told} of {all} queries only; its ids are such as "
-            f"{example[0]!r} and {example[1]!r}, those of {store} such as {''.join(query)!r} "
-            f"and {''.join(document)!r}; are they of the same collection?"
-        )
-    if skipped := read - int(seen.sum()):
-        log.info("%s: %d of %d rows are about no candidate and were skipped", file.path, skipped, read)
-    return values, names

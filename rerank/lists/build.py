@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection as Collected
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
@@ -12,8 +13,7 @@ import numpy as np
 
 from rerank.collections import Collection, Document, Qrels, Query
 from rerank.collections.base import ById
-from rerank.collections.hits import HitsCollection
-from rerank.collections.queries import HIGHEST
+from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
@@ -55,6 +55,7 @@ def build_lists(
     retriever: Mapping[str, Any] | None = None,
     add_relevant: bool = False,
     score_added: ScoreKnown | None = None,
+    keep_self: bool = False,
     replace: bool = False,
 ) -> Lists:
     """Store the best candidates of every query of a collection, with texts and labels.
@@ -70,6 +71,8 @@ def build_lists(
         retriever: what made the run and its parameters, for the manifest.
         add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
         score_added: what the first stage says of those; None where it cannot be asked.
+        keep_self: whether a document that is the query itself (the same id, and the query's text) stays among its
+            candidates. Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
         replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
             stay where texts and candidates are the same, as after regrading.
 
@@ -93,7 +96,7 @@ def build_lists(
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
-    def lists(score: ScoreKnown | None = None) -> Iterator[_List]:
+    def lists(pool: Pool, score: ScoreKnown | None = None) -> Iterator[_List]:
         for query in queries:
             documents, scores = pool.candidates(query.id, depth)
             there = set(documents)
@@ -105,29 +108,36 @@ def build_lists(
 
     with new_lists(folder, replace) as temporary:
         size = max(1, PAIRS // (depth * len(pool.runs)))
-        ranked = tqdm(lists(), desc="candidates", total=len(queries), unit=" queries", disable=None)
+        ranked = tqdm(lists(pool), desc="candidates", total=len(queries), unit=" queries", disable=None)
         rows = {id: LACKING for query in ranked for id in query.documents}
+        asked = {} if keep_self else {query.id: query.text for query in queries if query.id in rows}
+        rows |= {id: LACKING for query in asked for id in pool.candidates(query, depth + 1)[0]}
         found = _found(collection, rows, missing)
-        texts = _documents(found, rows, counts, missing)
+        selves: set[str] = set()
+        texts = _documents(_noted(found, asked, selves), rows, counts, missing)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
-        check_documents(judged, missing, collection.name, whole=not isinstance(collection, HitsCollection))
+        check_documents(judged, missing, collection.name)
+        if selves:
+            pool = dataclasses.replace(pool, selves=frozenset(selves))
+            message = "%s: %d queries are documents, which are left out of their lists (keep_self)"
+            log.info(message, collection.name, len(selves))
         texts = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, texts)
-        ranked = tqdm(lists(score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
+        ranked = tqdm(lists(pool, score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             for batch in batched((_present(one, rows, collection.name) for one in ranked), size):
                 _write(writer, pool.columns, batch, qrels or {}, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
-            asked = {q.id: qrels[q.id] for q in queries if qrels and qrels.get(q.id)}
-            if asked:
-                write_qrels(temporary / "qrels.trec", asked)
+            known_qrels = {q.id: qrels[q.id] for q in queries if qrels and qrels.get(q.id)}
+            if known_qrels:
+                write_qrels(temporary / "qrels.trec", known_qrels)
             writer.finish(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever=dict(retriever or {}),
                 depth=depth,
                 order=pool.ordered_by,
-                judgments="qrels.trec" if asked else None,
+                judgments="qrels.trec" if known_qrels else None,
                 counts=counts,
                 made={name: retriever or {} for name in pool.columns},
             )
@@ -169,6 +179,14 @@ def _found(collection: Collection, candidates: Collected[str], judged: Collected
         log.info("%s: reading all documents, of which %d are candidates", collection.name, len(candidates))
         found, total = collection.documents(), collection.document_count()
     return tqdm(found, desc="documents", total=total, unit=" documents", disable=None)
+
+
+def _noted(documents: Iterable[Document], queries: Mapping[str, str], selves: set[str]) -> Iterator[Document]:
+    """Pass documents on, and collect the queries that are documents: of the same id, and contained in the text."""
+    for document in documents:
+        if document.id in queries and " ".join(queries[document.id].split()) in " ".join(document.text.split()):
+            selves.add(document.id)
+        yield document
 
 
 def _documents(

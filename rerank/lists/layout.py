@@ -2,7 +2,7 @@
 
 =====================  ================================================================================================
 ``manifest.json``      version, where everything came from, counts
-``queries.arrow``      ``query_id`` and, of texts, ``text``
+``queries.arrow``      ``query_id`` and, of texts, ``text`` and perhaps ``instruction``
 ``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
 ``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
                        list, best first
@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,11 @@ QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
 CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
 ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
+IDS = {"queries": "query_id", "documents": "doc_id"}
 TABLES = ("queries", "documents", "candidates", "ends")
+
+Judgments = Literal["qrels.trec", "grades"]
+"""Place of the judgments: a file, or the candidates' grades; None if nothing is judged."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

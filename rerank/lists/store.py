@@ -14,9 +14,9 @@ import pyarrow as pa
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
-from rerank.lists.layout import TABLES, read_manifest
+from rerank.lists.layout import CANDIDATES, ENDS, IDS, TABLES, Judgments, candidates_hash, read_manifest
 from rerank.lists.scaled import scaled_rows
-from rerank.storage.arrow import Array, read_arrow
+from rerank.storage.arrow import Array, flat_batch, read_arrow
 from rerank.storage.files import atomic_file, cannot_be_written
 from rerank.storage.locks import exclusive_lock
 
@@ -249,11 +249,48 @@ class Store:
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
 
 
+def memory_store(
+    name: str,
+    lengths: Array,
+    columns: Mapping[str, Column],
+    tables: Mapping[str, pa.Table] | None = None,
+    documents: Array | None = None,
+    grades: Array | None = None,
+    order: str | None = None,
+    judgments: Judgments | None = None,
+    qrels: Qrels | None = None,
+) -> Store:
+    """Make a store in memory; without tables of queries and documents, these are named by their numbers."""
+    count = int(lengths.sum())
+    if tables is None:
+        ids = {"query_id": [f"q{i + 1}" for i in range(len(lengths))], "doc_id": list(map(str, range(1, count + 1)))}
+        tables = {of: pa.table({id: pa.array(ids[id], pa.string())}) for of, id in IDS.items()}
+    rows = {
+        "query": np.repeat(np.arange(len(lengths)), lengths),
+        "document": np.arange(count) if documents is None else documents,
+        "grade": np.zeros(count) if grades is None else grades,
+        "added": np.zeros(count),
+    }
+    ends = {"end": np.cumsum(lengths), "added": np.zeros(len(lengths))}
+    made = dict(tables)
+    for table, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, ends)):
+        typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}
+        made[table] = pa.Table.from_batches([flat_batch(schema, typed)])
+    manifest = {
+        "collection": {"name": name, "fingerprint": ""},
+        "retriever": {},
+        "order": order,
+        "judgments": judgments,
+        "candidates": candidates_hash(made["queries"], made["documents"], made["candidates"]),
+    }
+    return Store(manifest, tables=made, columns=columns, qrels=qrels)
+
+
 def _joined(parts: Sequence[Store], name: str) -> pa.Table:
-    """A table of several stores as one: texts as they lie, rows numbered on from one part to the next."""
+    """Join a table of several stores: texts as they are, rows numbered on from one part to the next."""
     tables = [part.table(name) for part in parts]
-    if name in ("queries", "documents"):
-        return pa.concat_tables(tables)
+    if name in IDS:
+        return pa.concat_tables(tables, promote_options="default")
     counted = {"query": "queries", "document": "documents", "end": "candidates"}
     joined = {}
     for column in tables[0].column_names:

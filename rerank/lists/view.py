@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels
-from rerank.collections.in_memory import as_qrels
+from rerank.collections import Qrels, as_qrels
+from rerank.collections.records import read_records
 from rerank.errors import UserError, one_line
 from rerank.html import ROWS, shown
-from rerank.lists.frames import as_table, store_of
+from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.retrieval.runs import RunTable, write_run
 from rerank.storage.arrow import Array, blocks, by_first_appearance, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
+    import datasets
     import pandas as pd
 
 
@@ -74,39 +75,46 @@ class Lists:
         return cls.of(Store.open(folder))
 
     @classmethod
-    def from_dataframe(
+    def from_dataset(
         cls,
-        frame: pd.DataFrame | Any,
+        source: pd.DataFrame | Any,
         qrels: Qrels | Any | None = None,
         name: str | None = None,
         columns: Mapping[str, str] | None = None,
+        order: str | None = None,
+        queries: Mapping[str, str] | None = None,
     ) -> Lists:
-        """Make lists in memory from a data frame that has a row per candidate, in the order of the lists.
+        """Make lists in memory from records: a data set, a data frame, a file, or the name of a data set on the hub.
 
-        >>> import pandas as pd
-        >>> frame = pd.DataFrame({"query": ["a wing"] * 2, "passage": ["a jet", "lift"], "label": [0, 1]})
-        >>> Lists.from_dataframe(frame, columns={"text": "passage", "grade": "label"})
-        Lists('data frame': 1 query (1 judged), 2 candidates)
+        >>> rows = [{"anchor": "a wing", "positive": "it lifts", "negative_1": "a jet", "negative_2": "heat"}]
+        >>> Lists.from_dataset(rows)
+        Lists('data frame': 1 query (1 judged), 3 candidates)
 
         Args:
-            frame: a data frame; a dictionary of columns or a list of dictionaries; anything that has ``to_pandas`` (a
-                Hugging Face data set, a Polars frame, an Arrow table); or a ``.parquet``, ``.csv``, ``.tsv`` or
-                ``.jsonl`` file, the texts compressed or not. It has ``query_id``, ``query``, ``doc_id``, ``text``,
-                ``grade`` (missing where unjudged); every other column of numbers becomes a column of the lists, in
-                which higher is better. ``rank`` counts from the best and becomes its negative. Ids that are left out
-                are made from the texts: equal texts have equal ids, in every frame. Rows whose text is a list
-                (``query``, ``text``, ``grade`` of the listwise data sets) count as a row per entry.
-            qrels: all judgments, in any form that :func:`rerank.collections.in_memory.as_qrels` takes; None takes the
-                grades for them, where there are any.
-            name: what messages call the lists; None for ``data frame``, or the file.
-            columns: what the frame calls ``query_id``, ``query``, ``doc_id``, ``text``, ``grade`` and ``rank``, where
-                it is something else.
+            source: what :func:`rerank.collections.records.load_frame` takes, in one of these shapes: a row per
+                candidate (``query_id``, ``query``, ``doc_id``, ``text``, ``grade``, any numbers); ``query, docs,
+                labels``; ``anchor, positive, negative_1 … negative_n``; ``query, positive, negative``; ``query, pos,
+                neg, pos_scores, neg_scores, prompt``; ``query, positive_passages, negative_passages``; ``sentence1,
+                sentence2, label or score``; or a query with a list of ``hits``, as search engines and rank_llm give
+                them. Ids that are left out are made from the texts: equal texts have equal ids everywhere. Every other
+                column of numbers becomes a column of the lists, in which higher is better; ``rank`` becomes its
+                negative. Missing grades mean unjudged. Labels with fractions are a column of scores, for ``Term(MSE(),
+                target=…)``.
+            qrels: all judgments, in any form that :func:`rerank.collections.as_qrels` takes; None takes the
+                grades, if there are any.
+            name: what messages call the lists.
+            columns: the source's name of a field that has an unusual one: ``{"text": "passage_text"}``.
+            order: the column that ordered the lists, best first; None takes ``score``, ``rank``, or the first column
+                by which the rows of every query are sorted.
+            queries: texts by id, of sources that have none; answers of a search engine are in their order.
 
         Raises:
-            UserError: what is missing, of another type or in contradiction, with its row.
+            UserError: columns of no known shape, or a row with a missing or contradictory value.
         """
         judged = None if qrels is None else as_qrels(qrels, name="qrels")
-        return cls.of(store_of(as_table(frame, columns, name), judged))
+        return cls.of(store_of(read_records(source, columns, name, queries), judged, order))
+
+    from_dataframe = from_dataset
 
     def save(self, folder: str | Path, replace: bool = False) -> Lists:
         """Write what these lists show as a folder of their own; returns the lists opened from there.
@@ -163,6 +171,8 @@ class Lists:
         store, of = self.store, np.repeat(np.arange(len(self)), self.lengths)
         data: dict[str, Any] = {"query_id": np.array(self.query_ids, dtype=object)[of]}
         data["doc_id"] = self.document_ids(self.documents)
+        if "instruction" in store.queries.column_names:
+            data["instruction"] = np.array(self.instructions, dtype=object)[of]
         if store.has_text:
             data["query"] = np.array(self.query_texts, dtype=object)[of]
             rows, where = np.unique(self.documents, return_inverse=True)
@@ -172,6 +182,12 @@ class Lists:
         for name, numbers in store.numbers_by_column().items():
             data |= zip(numbers, self.matrix([name]).T, strict=True)
         return pd.DataFrame(data)
+
+    def to_dataset(self) -> datasets.Dataset:
+        """Return the rows of `to_dataframe` as a data set, to be saved, or pushed to the hub."""
+        from datasets import Dataset
+
+        return Dataset.from_pandas(self.to_dataframe(), preserve_index=False)
 
     @property
     def judged(self) -> Array:
@@ -226,6 +242,13 @@ class Lists:
     @cached_property
     def query_texts(self) -> list[str]:
         return taken(self.store.queries.column("text"), self.queries).to_pylist()
+
+    @property
+    def instructions(self) -> list[str]:
+        """The instruction of each query, ``""`` for none."""
+        if "instruction" not in self.store.queries.column_names:
+            return [""] * len(self)
+        return [text or "" for text in taken(self.store.queries.column("instruction"), self.queries).to_pylist()]
 
     @property
     def query_keys(self) -> list[str]:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,19 @@ from rerank import __version__
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
-from rerank.lists.layout import CANDIDATES, ENDS, MANIFEST, TABLES, VERSION, candidates_hash, is_lists_folder
+from rerank.lists.layout import (
+    CANDIDATES,
+    ENDS,
+    MANIFEST,
+    TABLES,
+    VERSION,
+    Judgments,
+    candidates_hash,
+    is_lists_folder,
+)
 from rerank.lists.store import Store
 from rerank.storage.arrow import Array, FlatFile, read_arrow
 from rerank.storage.files import atomic_folder, write_json
-
-Judgments = Literal["qrels.trec", "grades"]
-"""Where the judgments are: in a file, or all of them in the candidates' grades; None where there are none."""
 
 
 @contextmanager

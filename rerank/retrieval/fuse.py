@@ -45,6 +45,7 @@ class Pool:
         runs: run by name. Nothing of them is held beside themselves.
         order: the column that orders the candidates: a run's name, or ``rrf``. Those that the run lacks come last, in
             the order of their RRF. None takes ``rrf``, or the only run there is.
+        selves: queries that are documents; the document of the query's id is left out of its candidates.
 
     Raises:
         UserError: no such order, or a run that is called ``rrf``.
@@ -52,6 +53,7 @@ class Pool:
 
     runs: Mapping[str, Run]
     order: str | None = None
+    selves: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.runs) > 1 and RRF in self.runs:
@@ -71,7 +73,7 @@ class Pool:
 
     def candidates(self, query: str, depth: int) -> tuple[list[str], Array]:
         """Document ids, best first, and ``[n, columns]`` scores; NaN where a run lacks the document."""
-        best = [run.get(query, ())[:depth] for run in self.runs.values()]
+        best = [self._best(run, query, depth) for run in self.runs.values()]
         if len(best) == 1:
             return [scored.id for scored in best[0]], np.array([[scored.score] for scored in best[0]]).reshape(-1, 1)
         fused = reciprocal_ranks([[scored.id for scored in ranking] for ranking in best])
@@ -87,10 +89,15 @@ class Pool:
         order = list(dict.fromkeys([*first, *range(len(ids))]))
         return [ids[row] for row in order], scores[order]
 
+    def _best(self, run: Run, query: str, depth: int) -> list[Scored]:
+        if query not in self.selves:
+            return list(run.get(query, ())[:depth])
+        return [scored for scored in run.get(query, ())[: depth + 1] if scored.id != query][:depth]
+
     def ranking(self, query: str, depth: int) -> list[Scored]:
         """What the column that orders the candidates has of them, best first."""
         if self.ordered_by in self.runs:
-            return list(self.runs[self.ordered_by].get(query, ())[:depth])
+            return self._best(self.runs[self.ordered_by], query, depth)
         ids, scores = self.candidates(query, depth)
         return list(map(Scored, ids, scores[:, -1].tolist()))
 

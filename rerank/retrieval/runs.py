@@ -1,25 +1,40 @@
-"""Runs: as columns and as a mapping, read from every format, and written so that every tool reads the same order."""
+"""Runs: rankings of many queries, read from files and other libraries' objects, and written in TREC's format."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
 
+from rerank.collections.base import checked_id, checked_ids
+from rerank.collections.records import NAMES, is_table, named_columns, read_records
 from rerank.errors import UserError
 from rerank.html import shown
-from rerank.progress import tqdm
-from rerank.retrieval.pairs import PairFile, no_gaps
-from rerank.storage.arrow import Array, blocks
-from rerank.storage.files import COMPRESSED, atomic_write
+from rerank.progress import log, tqdm
+from rerank.storage.arrow import FLOAT32, Array, blocks
+from rerank.storage.files import COMPRESSED, atomic_write, read_blocks, read_lines
 
 if TYPE_CHECKING:
     import pandas as pd
 
+LAYOUTS = {6: ("query", "q0", "document", "rank", "score", "tag"), 3: ("query", "document", "rank")}
+"""The columns of TREC's and of MS MARCO's runs."""
+
+TYPES = {"query": pa.dictionary(pa.int32(), pa.string()), "document": pa.large_string(), "rank": pa.int64()}
+FIELDS = {field: NAMES[field] for field in ("query_id", "doc_id", "score", "rank")}
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+BLOCK = 1 << 26
+"""Bytes of a run that are parsed at a time."""
 
 SLICE = 1 << 14
 """Pairs in which duplicates are looked for at a time."""
@@ -33,10 +48,10 @@ class Scored(NamedTuple):
 
 
 class RunTable(Mapping[str, list[Scored]]):
-    """A run: query id -> documents, best first; what one query has is made when it is asked for.
+    """A run: query id -> documents, best first; the list of a query is made when it is asked for.
 
     Attributes:
-        queries: the ids of the queries, in the order in which the file has them.
+        queries: the ids of the queries, in the order of the source.
         offsets: ``[Q + 1]`` where each query's documents start, and the last one's end.
         documents: ``[T]`` document ids (``large_string``), query after query, best first.
         scores: ``[T]`` float64, as they were read.
@@ -66,7 +81,7 @@ class RunTable(Mapping[str, list[Scored]]):
         return f"RunTable({count} quer{'y' if count == 1 else 'ies'}, {pairs} document{'' if pairs == 1 else 's'})"
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per document: ``query_id``, ``doc_id``, ``rank`` (from 1) and ``score``."""
+        """Return a row per document: ``query_id``, ``doc_id``, ``rank`` (from 1) and ``score``."""
         import pandas as pd
 
         lengths = np.diff(self.offsets)
@@ -78,36 +93,29 @@ class RunTable(Mapping[str, list[Scored]]):
         return shown(repr(self), self.to_dataframe())
 
 
-class TwiceError(ValueError):
-    """A query has a document twice; its arguments are the two ids."""
+Run: TypeAlias = Mapping[str, Sequence[Scored]]
+"""Query id -> documents, best first."""
 
 
-def as_table(queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, ranks: Array, scores: Array) -> RunTable:
-    """Lines of a run, ``[T]`` each, as a table: query after query, as they first appear.
+def as_float32(scores: Sequence[float] | Array) -> Array:
+    """Convert scores to float32; what is too large becomes its largest number."""
+    limit = np.finfo(np.float32).max
+    with np.errstate(over="ignore"):
+        return np.clip(np.asarray(scores, dtype=np.float64).astype(np.float32), -limit, limit)
 
-    The documents of each are in descending order of score as float32, which is how trec_eval holds scores; ties in the
-    order of ranks, then of lines. ``codes`` (int32) are the positions of the lines' queries among ``queries``.
 
-    Raises:
-        TwiceError: a query has a document twice.
-    """
-    keys = -as_float32(scores)
-    if not _in_order(codes, keys, ranks):
-        order = np.lexsort((ranks, keys, codes))
+def _ranked(
+    queries: Sequence[str], codes: Array, documents: pa.ChunkedArray, ranks: Array, scores: Array, name: str
+) -> RunTable:
+    """Sort the pairs of a run by query, float32 score (as trec_eval holds scores), rank and row."""
+    if not (np.abs(scores) <= FLOAT32).all():
+        row = int((~(np.abs(scores) <= FLOAT32)).argmax())
+        pair = f"query {queries[codes[row]]!r}, document {documents[row].as_py()!r}"
+        raise UserError(f"{name}: {pair}: score {scores[row]}; expected a finite number that a float32 can hold")
+    order = np.lexsort((ranks, -as_float32(scores), codes))
+    if (np.diff(order) != 1).any():
         codes, scores, documents = codes[order], scores[order], documents.take(pa.array(order))
     offsets = np.searchsorted(codes, np.arange(len(queries) + 1, dtype=codes.dtype))
-    _check_once(queries, codes, offsets, documents)
-    pa.default_memory_pool().release_unused()  # what the readers' buffers took
-    return RunTable(queries, offsets, documents, scores)
-
-
-def _in_order(codes: Array, keys: Array, ranks: Array) -> bool:
-    tied = (keys[1:] == keys[:-1]) & (ranks[1:] >= ranks[:-1])
-    within = (codes[1:] == codes[:-1]) & ((keys[1:] > keys[:-1]) | tied)
-    return bool(((codes[1:] > codes[:-1]) | within).all())
-
-
-def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents: pa.ChunkedArray) -> None:
     for first, last in blocks(offsets, SLICE):
         start, end = int(offsets[first]), int(offsets[last])
         some = documents.slice(start, end - start).combine_chunks().dictionary_encode()
@@ -115,29 +123,18 @@ def _check_once(queries: Sequence[str], codes: Array, offsets: Array, documents:
         pairs.sort()
         if len(twice := pairs[1:][pairs[1:] == pairs[:-1]]):
             query, document = divmod(int(twice[0]), len(some.dictionary))
-            raise TwiceError(queries[first + query], some.dictionary[document].as_py())
-
-
-def as_float32(scores: Sequence[float] | Array) -> Array:
-    """Scores as float32; what is too large for it becomes its largest number."""
-    limit = np.finfo(np.float32).max
-    with np.errstate(over="ignore"):
-        return np.clip(np.asarray(scores, dtype=np.float64).astype(np.float32), -limit, limit)
-
-
-Run: TypeAlias = Mapping[str, Sequence[Scored]]
-"""Query id -> documents, best first."""
+            id = some.dictionary[document].as_py()
+            raise UserError(f"{name}: query {queries[first + query]!r} has document {id!r} twice; keep one")
+    return RunTable(queries, offsets, documents, scores)
 
 
 def read_run(path: str | Path) -> RunTable:
-    r"""Read a run: TREC's format (query, ``Q0``, document, rank, score, tag) or one of four others.
+    r"""Read a run: TREC's six columns (query, ``Q0``, document, rank, score, tag) or MS MARCO's three.
 
-    A file of three columns is MS MARCO's (query, document, rank), and scores are 1 / rank. By their suffixes,
-    ``.jsonl`` and ``.parquet`` have a query id (``query_id``, ``qid``), a document id (``doc_id``, ``docid``,
-    ``docno``) and a ``score`` a line or row, their order standing for ranks; ``.json`` has lists as rank_llm stores
-    them. All but Parquet may be compressed (``.gz``, ``.xz``, ``.zst``, ``.bz2``). Documents are put in descending
-    order of score as float32, which is how trec_eval holds scores; ties in the order of the file's ranks, then of its
-    lines.
+    The scores of MS MARCO's (query, document, rank) are 1 / rank. Lines that start with ``#`` are comments. Files may
+    be compressed. Documents are put in descending order of score as float32, which is how trec_eval holds scores; ties
+    are in the order of ranks, then of lines. Tables (JSON lines, CSV, Parquet, rank_llm's JSON) are read, too, by the
+    names of their columns.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -146,46 +143,185 @@ def read_run(path: str | Path) -> RunTable:
     [Scored(id='a', score=2.5)]
 
     Raises:
-        UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice,
-            with file and line.
+        UserError: a wrong number of columns, a score or rank that is no number, or a document that a query has twice.
     """
+    path = Path(path).expanduser()
+    if is_table(path):
+        return _of_frame(read_records(path).frame, str(path), None, ordered=True)
+    text = b"".join(read_blocks(path))
+    table = _parsed(text) if _is_plain(text) else None
+    if table is None and (text := _tidied(path)):
+        table = _parsed(text)
+    if table is None:
+        return RunTable([], np.zeros(1, np.int64), pa.chunked_array([], pa.large_string()), np.zeros(0))
+    queries, ranks = table["query"].unify_dictionaries().combine_chunks(), table["rank"].to_numpy()
+    scores = table["score"].to_numpy() if "score" in table.column_names else 1 / ranks
+    codes = queries.indices.to_numpy()
+    return _ranked(queries.dictionary.to_pylist(), codes, table["document"], ranks, scores, str(path))
+
+
+def _parsed(text: bytes) -> pa.Table | None:
+    """Parse plain lines with one space, or one tab, between words; None if there is anything else."""
+    first = text[: text.find(b"\n")]
+    delimiter = "\t" if b"\t" in first else " "
+    layout = LAYOUTS.get(first.count(delimiter.encode()) + 1)
+    if layout is None:
+        return None
     try:
-        return _read(path)
-    except TwiceError as twice:
-        query, id = twice.args
-        where = _second_place(path, query, id)
-        raise UserError(f"{where}: document {id!r} is in the list of query {query!r} already; keep one") from twice
+        table = csv.read_csv(
+            pa.py_buffer(text),
+            read_options=csv.ReadOptions(column_names=layout, use_threads=False, block_size=BLOCK),
+            parse_options=csv.ParseOptions(delimiter=delimiter, quote_char=False, double_quote=False),
+            convert_options=csv.ConvertOptions(
+                include_columns=[name for name in layout if name not in ("q0", "tag")],
+                column_types=TYPES | {"score": pa.float64()},
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    if "score" in layout:
+        right = (np.abs(table["score"].to_numpy()) <= FLOAT32).all()
+    else:
+        right = (table["rank"].to_numpy() > 0).all()
+    empty = (pc.any(pc.equal(table[name].cast(pa.large_string()), "")).as_py() for name in ("query", "document"))
+    return table if right and not any(empty) else None
 
 
-def _read(path: str | Path) -> RunTable:
-    numbers: dict[str, int] = {}
-    queries, ranks, scores = ([np.zeros(0, kind)] for kind in (np.int32, np.int64, np.float64))
-    documents: list[pa.Array] = []
-    for pairs in PairFile(path, run=True).batches:
-        codes = [numbers.setdefault(id, len(numbers)) for id in pairs.queries.dictionary.to_pylist()]
-        queries.append(np.array(codes, np.int32)[pairs.queries.indices.to_numpy()])
-        documents.append(pairs.documents)
-        ranks.append(pairs.ranks)
-        scores.append(no_gaps(pairs.values[:, 0], pairs.where))
-    ids = pa.chunked_array(documents, pa.large_string())
-    return as_table(list(numbers), _joined(queries), ids, _joined(ranks), _joined(scores))
+def _is_plain(text: bytes) -> bool:
+    """Return whether Arrow splits a text into lines, words and numbers as trec_eval does."""
+    odd = text.startswith(b"#") or b"\n#" in text or (b"\t" in text and b" " in text)
+    if odd or b"0x" in text or b"0X" in text or text.count(b"\r") > text.count(b"\r\n"):
+        return False
+    if len(text.translate(None, b"\v\f\x1c\x1d\x1e\x1f")) < len(text):
+        return False
+    return text.isascii() or not re.search(r"[^\S \t\n\r]", text.decode(errors="replace"))
 
 
-def _joined(parts: list[Array]) -> Array:
-    """The parts as one array; they are let go, as two copies of all columns are too many."""
-    whole = np.concatenate(parts)
-    parts.clear()
-    return whole
+def _tidied(path: Path) -> bytes:
+    """Check the lines of a run one by one, and return them without comments and with one space between words."""
+    lines, width, comments = list[str](), 0, 0
+    for number, line in read_lines(path):
+        words = line.split()
+        if words[0].startswith("#"):
+            comments += 1
+            continue
+        width = width or len(words)
+        if len(words) != width or width not in LAYOUTS:
+            expected = [width] if width in LAYOUTS else LAYOUTS
+            described = " or ".join(f"{count} ({', '.join(LAYOUTS[count])})" for count in expected)
+            raise UserError(f"{path}:{number}: {len(words)} columns; expected {described}")
+        at = LAYOUTS[width].index("rank")
+        rank, score = (float(word) if NUMBER.fullmatch(word) else math.nan for word in (words[at], words[-2]))
+        if not rank.is_integer() or abs(rank) >= 1 << 63 or (width == 3 and rank < 1):
+            least = " from 1" if width == 3 else ""
+            raise UserError(f"{path}:{number}: rank {words[at]!r}; expected a whole number{least}")
+        if width == 6 and not abs(score) <= FLOAT32:
+            raise UserError(f"{path}:{number}: score {words[4]!r}; expected a finite number that a float32 can hold")
+        words[at] = str(int(rank))
+        lines.append(" ".join(words))
+    if comments:
+        log.info("%s: skipped %d comment lines", path, comments)
+    return "\n".join(lines).encode()
 
 
-def _second_place(path: str | Path, query: str, document: str) -> str:
-    places = (
-        pairs.where(row)
-        for pairs in PairFile(path, run=True).batches
-        for row in np.flatnonzero(np.array(pairs.documents.to_pylist(), object) == document).tolist()
-        if pairs.queries[row].as_py() == query
-    )
-    return next(islice(places, 1, None))
+def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = None) -> RunTable:
+    """Convert any supported form of a run to a `RunTable`, best document first.
+
+    Documents are put in descending order of score as float32. Ties are in the order of ranks, or of a sequence; if
+    neither is given, in descending order of ids, as trec_eval has them.
+
+    >>> as_run({"q": {"a": 1.0, "b": 2.0, "c": 1.0}})["q"]
+    [Scored(id='b', score=2.0), Scored(id='c', score=1.0), Scored(id='a', score=1.0)]
+    >>> from ir_measures import ScoredDoc
+    >>> as_run([ScoredDoc("q", "a", 1.0), ScoredDoc("q", "b", 2.0)])
+    RunTable(1 query, 2 documents)
+
+    Args:
+        given: a run of ours; a dictionary from query ids to ``{document id: score}`` or to ``(document id, score)``
+            pairs; a data frame, or anything that has ``to_pandas``; ir_measures' ``ScoredDoc`` one by one; ranx's
+            ``Run``; or a file (see `read_run`).
+        name: what messages call it.
+        columns: what a frame calls ``query_id``, ``doc_id``, ``score`` (and ``rank``), if it is not a usual name.
+
+    Raises:
+        UserError: another form, a score that is not a number, or a document that a query has twice.
+    """
+    if isinstance(given, RunTable):
+        return given
+    if isinstance(given, str | Path):
+        return read_run(given)
+    if type(given).__module__.startswith("ranx"):
+        given = given.to_dict()
+    if hasattr(given, "to_pandas") or hasattr(given, "itertuples"):
+        return _of_frame(given, name, columns)
+    if isinstance(given, Mapping):
+        return _of_mapping(given, name)
+    if isinstance(given, Iterable):
+        try:
+            rows = [(one.query_id, one.doc_id, one.score) for one in given]
+        except AttributeError as error:
+            raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and score") from error
+        return _of_columns([row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], None, name)
+    raise UserError(f"{name}: {type(given).__name__} is not a run; give a dictionary, a data frame or a file")
+
+
+def _of_frame(given: Any, name: str, columns: Mapping[str, str] | None, ordered: bool = False) -> RunTable:
+    found = named_columns(given, FIELDS, columns, name, optional=["rank"])
+    ranks = found.get("rank", list(range(len(found["score"]))) if ordered else None)
+    return _of_columns(found["query_id"], found["doc_id"], found["score"], ranks, name)
+
+
+def _of_mapping(given: Mapping[Any, Any], name: str) -> RunTable:
+    queries, documents, scores, ranks = [], [], [], []
+    for query, ranked in given.items():
+        try:
+            pairs = ranked.items() if isinstance(ranked, Mapping) else [(document, score) for document, score in ranked]
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{name}: query {str(query)!r}: expected documents with their scores, not {str(ranked)[:60]!r}"
+            ) from error
+        queries += [query] * len(pairs)
+        documents += [document for document, _ in pairs]
+        scores += [score for _, score in pairs]
+        ranks += [*range(len(pairs))]
+    ordered = not any(isinstance(ranked, Mapping) for ranked in given.values())
+    empty = [checked_id(query, name) for query, ranked in given.items() if not len(ranked)]
+    return _of_columns(queries, documents, scores, ranks if ordered else None, name, empty)
+
+
+def _of_columns(
+    queries: list[Any],
+    documents: list[Any],
+    scores: list[Any],
+    ranks: list[Any] | None,
+    name: str,
+    empty: Sequence[str] = (),
+) -> RunTable:
+    ids, names = (checked_ids(given, lambda row: f"{name}: pair {row + 1}") for given in (documents, queries))
+    codes: dict[str, int] = {}
+    numbers = np.array([codes.setdefault(query, len(codes)) for query in names], np.int32)
+    if ranks is None:  # as in trec_eval
+        order = -np.argsort(np.argsort(np.array(ids, dtype=object), kind="stable"))
+    else:
+        order = floats(ranks, lambda row: f"{name}: query {names[row]!r}, document {ids[row]!r}: rank")
+    values = floats(scores, lambda row: f"{name}: query {names[row]!r}, document {ids[row]!r}: score")
+    for query in empty:
+        codes.setdefault(query, len(codes))
+    column = pa.chunked_array([pa.array(ids, pa.large_string())])
+    return _ranked(list(codes), numbers, column, order, values, name)
+
+
+def floats(given: Sequence[Any], where: Callable[[int], str]) -> Array:
+    """Convert values to finite numbers, ``[n]`` float64."""
+    values = np.full(len(given), np.nan)
+    for i, value in enumerate(given):
+        with suppress(TypeError, ValueError, OverflowError):
+            values[i] = np.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+        if not np.abs(values[i]) <= FLOAT32:
+            raise UserError(f"{where(i)} {value!r}; expected a finite number that a float32 can hold")
+    return values
 
 
 def check_run_file(path: str | Path) -> None:

@@ -29,24 +29,29 @@ from rerank.errors import NotFoundError, UserError, one_line
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 """How the names of compressed files end."""
+
+BINARY = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"PK\x03\x04": "a zip archive", b"SQLite": "an SQLite database"}
+"""Kinds of files that are no text, by their first bytes."""
 
 LONGEST_LINE = 1 << 28
 """Bytes of a line that are read: what is longer has no line ends, or is 14 MB of zeros that unpack to 14 GB."""
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
-    """Open a file for reading, decompressed on the way where its name ends as one of `COMPRESSED`."""
+    """Open a file for reading, decompressed if its first bytes say that it is compressed."""
     path = Path(path)
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    if path.suffix == ".zst":
+    with path.open("rb") as file:
+        start = file.read(5)
+    if start.startswith(b"\x28\xb5\x2f\xfd"):
         import pyarrow as pa
 
         return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
-    return _OPENERS.get(path.suffix, open)(path, "rb")
+    return next((opener for mark, opener in _OPENERS.items() if start.startswith(mark)), open)(path, "rb")
 
 
 @contextmanager
@@ -75,8 +80,6 @@ def can_be_decompressed(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if path.suffix not in COMPRESSED:
-            raise
         raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
 
 
@@ -93,6 +96,8 @@ def raw_lines(path: str | Path) -> Generator[tuple[int, bytes]]:
 def _unmarked(beginning: bytes, path: Path) -> bytes:
     if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(f"{path}: is in UTF-16; save it as UTF-8")
+    if mark := next((kind for start, kind in BINARY.items() if beginning.startswith(start)), None):
+        raise UserError(f"{path}: is {mark}; expected text")
     return beginning.removeprefix(codecs.BOM_UTF8)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rerank.storage.arrow import Array
 
     Source: TypeAlias = str | Collection
+    Records: TypeAlias = str | Path | Any
+    Columns: TypeAlias = Sequence[str] | Mapping[str, str]
     Queries: TypeAlias = str | Path | Mapping[str, str]
     Judgments: TypeAlias = str | Path | Mapping[str, Mapping[str, int]] | Lists | Any
     Ranking: TypeAlias = str | Path | Array | Mapping[str, Any] | Any
@@ -29,6 +31,6 @@ if TYPE_CHECKING:
     Names: TypeAlias = str | Sequence[str]
     Folder: TypeAlias = str | Path
 else:
-    Source = Queries = Judgments = ListsLike = ModelLike = Folder = str
-    Runs = Names = list[str]
+    Source = Records = Queries = Judgments = ListsLike = ModelLike = Folder = str
+    Runs = Names = Columns = list[str]
     Trained = list[str] | None

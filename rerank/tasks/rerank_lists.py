@@ -54,7 +54,7 @@ def rerank_lists(
     from rerank.models.load import load_model
     from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
-    from rerank.retrieval.forms import as_run
+    from rerank.retrieval.runs import as_run
     from rerank.scoring.shared import check_scoring, placed, score_shared
 
     check_arguments(rerank_lists, {"precision": precision})

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import Count, check_arguments
 from rerank.storage.files import check_apart
-from rerank.tasks.arguments import Judgments, Queries, Runs, Source
+from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, Source
 
 if TYPE_CHECKING:
     from rerank.collections import Collection, Query
@@ -61,9 +62,10 @@ class Search:
 
 
 def retrieve(
-    collection: Source,
+    collection: Source | None = None,
     output: str | None = None,
     depth: Count = 150,
+    records: Records | None = None,
     run: Runs | None = None,
     search: Search | None = None,
     dense: str | None = None,
@@ -72,11 +74,12 @@ def retrieve(
     query_fields: list[str] | None = None,
     qrels: Judgments | None = None,
     fields: list[str] | None = None,
-    columns: list[str] | None = None,
+    columns: Columns | None = None,
     add_relevant: bool = False,
+    keep_self: bool = False,
     overwrite: bool = False,
 ) -> Lists:
-    """Store candidates as ranked lists: those that BM25 finds, or those of other systems' runs, or all of them.
+    """Store candidates as ranked lists: from BM25, from other systems' runs, from both, or from existing records.
 
     Memory does not grow with BM25's candidates. With several runs, the lists are their union, with a column for each.
 
@@ -87,26 +90,27 @@ def retrieve(
     Lists('texts': 1 query (1 judged), 2 candidates; columns mine)
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, lucene:NAME or demo; or existing lists: hits:FILE,
-            datasets:DIR/SPLIT, rank_llm:FILE. A class of your own is named by its import path,
-            my_module.MyCollection, with its argument behind a colon.
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, lucene:NAME or demo. A class of your own is named by
+            its import path, my_module.MyCollection, with its argument behind a colon.
         output: lists folder to make; from Python None keeps the lists in memory.
         depth: candidates per query.
+        records: instead of a collection, candidates or training examples with their texts: a JSON, JSONL, CSV, TSV or
+            Parquet file, a saved data set, or one on the hub as NAME:SPLIT (see :meth:`rerank.Lists.from_dataset`).
         run: run files to take the candidates from, instead of BM25: FILE or NAME=FILE (TREC, MS MARCO, JSONL,
             Parquet); each becomes a column of that name. They are read into memory.
-        search: how BM25 searches; it then does so beside runs, too. None searches where nothing else is ranked.
+        search: BM25's options; with runs they add BM25's candidates. None searches if nothing else is ranked.
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
             column of that name, after looking at all of them.
-        order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs; for hits,
-            score or their first number.
+        order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs.
         queries: queries (JSONL, TSV, TREC topics or a collection); None takes the collection's own. The word titles
-            (or first-sentences) takes what documents begin with, and takes it away from them; titles:2000 so many.
+            (or first-sentences) takes the beginnings of documents, and removes them there; titles:2000 takes 2000.
         query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; None takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.
         fields: text fields of a document; None takes all.
-        columns: names of the fields of hits, as NAME=FIELD: query=question text=passage.
+        columns: names of the records' columns, as FIELD=COLUMN: query=question text=passage.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
+        keep_self: keep a document that is the query itself (same id, and the query's text) among its candidates.
         overwrite: replace an existing folder.
 
     Returns:
@@ -115,46 +119,53 @@ def retrieve(
     Raises:
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
-    from rerank.collections.hits import HitsCollection
-    from rerank.collections.in_memory import as_qrels
+    from rerank.collections import as_qrels
     from rerank.collections.own_queries import own_queries
+    from rerank.collections.records import parse_columns
     from rerank.lists.build import ORDER, build_lists
-    from rerank.lists.hits import lists_of_hits
     from rerank.lists.view import Lists
     from rerank.retrieval.bm25 import search_stored
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
-    from rerank.retrieval.forms import as_run
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.known import ScoreKnown, score_known
-    from rerank.retrieval.runs import Run
+    from rerank.retrieval.runs import Run, as_run
     from rerank.storage.locks import exclusive_lock
 
     check_arguments(retrieve, {"depth": depth, "search": search})
+    if (collection is None) == (records is None):
+        raise UserError("collection: give --collection, or --records for candidates that exist already")
     with ExitStack() as opened:
         folder = _place(output, overwrite, opened)
         forms = _named(run)
         for form in forms.values():
             check_apart(folder, run=form)
-        check_apart(folder, collection=collection, queries=queries, qrels=qrels, index=search and search.index)
+        check_apart(
+            folder,
+            **{"collection": collection, "records": records, "queries": queries, "qrels": qrels},
+            index=search and search.index,
+        )
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
         opened.enter_context(exclusive_lock(folder))
-        source = _opened(collection, fields, columns)
+        judgments = None if qrels is None else as_qrels(qrels)
+        if records is not None:
+            searched = {"run": run, "search": search, "dense": dense, "fields": fields, "add_relevant": add_relevant}
+            if useless := next((option for option, value in searched.items() if value), None):
+                raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
+            asked = None if queries is None else {query.id: query.text for query in _asked(queries, None, query_fields)}
+            named = columns if isinstance(columns, Mapping) else parse_columns(columns or ())
+            whole = Lists.from_dataset(records, judgments, columns=named, order=order, queries=asked)
+            found = whole.to_rerank(depth)
+            if cut := whole.size - found.size:
+                log.info("%s: %d candidates beyond depth %d were left out (--depth)", whole.store, cut, depth)
+            return found if output is None else found.save(folder, overwrite)
+        if columns:
+            raise UserError("columns: name the columns of --records; a collection has fields (--fields)")
+        assert collection is not None
+        source = _opened(collection, fields)
         if (own := own_queries(source, queries)) is not None:
             source, queries = own, None
-        judgments = None if qrels is None else as_qrels(qrels)
-        if isinstance(source, HitsCollection):
-            if queries is not None:
-                source.ask(_asked(queries, source, query_fields))
-            elif query_fields:
-                raise UserError("query_fields: hits have one query text; --columns query=FIELD says which it is")
-            if not (forms or search or dense):
-                if add_relevant:
-                    raise UserError(f"add_relevant: {collection} has no documents beyond the hits")
-                order = order or source.order
-                lists = lists_of_hits(source, folder, depth=depth, qrels=judgments, order=order, replace=overwrite)
-                return lists if output is not None else Lists.of(lists.store.in_memory())
         if not (forms or dense):
             search = search or Search()
         wanted = _asked(queries, source, query_fields)
@@ -191,6 +202,7 @@ def retrieve(
             retriever=retriever,
             add_relevant=add_relevant,
             score_added=score_added,
+            keep_self=keep_self,
             replace=overwrite,
         )
         return lists if output is not None else Lists.of(lists.store.in_memory())
@@ -202,7 +214,7 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
 
     if output is None:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
-    folder = Path(output)
+    folder = Path(output).expanduser()
     if folder.exists() and not overwrite:
         raise UserError(f"output: {output} exists already; name another folder, or give --overwrite")
     if folder.exists() and not is_lists_folder(folder):
@@ -210,19 +222,19 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     return folder
 
 
-def _opened(collection: Source, fields: list[str] | None, columns: list[str] | None) -> Collection:
+def _opened(collection: Source, fields: list[str] | None) -> Collection:
     from rerank.collections import open_collection
     from rerank.collections.names import PARTS
 
     if isinstance(collection, str):
-        return open_collection(collection, fields, columns)
+        return open_collection(collection, fields)
     if lacking := [name for name in PARTS if not hasattr(collection, name)]:
         raise UserError(
             f"collection: {type(collection).__name__} has no {lacking[0]}; give a name such as beir/scifact/train, "
             "rerank.Texts(…), or a class like it"
         )
-    if fields or columns:
-        raise UserError(f"{'fields' if fields else 'columns'}: {collection.name} is opened already")
+    if fields:
+        raise UserError(f"fields: {collection.name} is opened already")
     return collection
 
 
@@ -235,7 +247,7 @@ def _named(run: Any) -> Mapping[str, Any]:
     return named_files([str(run)] if isinstance(run, str | Path) else list(map(str, run or [])))
 
 
-def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Query]:
+def _asked(queries: Any, source: Collection | None, fields: list[str] | None) -> list[Query]:
     from rerank.collections import Query, read_queries
     from rerank.collections.base import checked_id, checked_text
 
@@ -243,4 +255,4 @@ def _asked(queries: Any, source: Collection, fields: list[str] | None) -> list[Q
         return [
             Query(checked_id(id, "queries"), checked_text(text, f"queries: {id!r}")) for id, text in queries.items()
         ]
-    return list(read_queries(source if queries is None else queries, fields))
+    return list(read_queries(queries or source, fields))  # type: ignore[arg-type]

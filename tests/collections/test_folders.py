@@ -75,7 +75,7 @@ def test_fields_choose_the_text(beir: Path) -> None:
     assert default.fingerprint() != text.fingerprint()
     with pytest.raises(UserError, match=r"no document has a field 'titel' \(did you mean 'title'\?\)"):
         list(open_collection(f"beir:{beir}", ["titel"]).documents())
-    with pytest.raises(UserError, match=r"corpus\.jsonl:1: 'metadata' is no text but dict"):
+    with pytest.raises(UserError, match=r"corpus\.jsonl:1: 'metadata' is dict"):
         list(open_collection(f"beir:{beir}", ["metadata"]).documents())
 
 
@@ -130,7 +130,7 @@ BAD = {
         '{"ident": 1, "text": "a"}\n': r"docs\.jsonl:1: no id among the keys ident, text",
         '{"id": null, "text": "a"}\n': r"docs\.jsonl:1: no id",
         '{"id": 1, "body": "a"}\n': r"docs\.jsonl:1: no text among the keys id, body; expected 'text'",
-        '{"id": 1, "text": {"en": "a"}}\n': r"docs\.jsonl:1: 'text' is no text but dict",
+        '{"id": 1, "text": {"en": "a"}}\n': r"docs\.jsonl:1: 'text' is dict",
         '{"id": 1, "text": "a"}\n{"id": "1", "text": "a"}\n': r"docs\.jsonl:2: document id '1' again",
     },
     "queries.tsv": {

@@ -4,6 +4,7 @@ import gzip
 from pathlib import Path
 
 import ir_measures
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,32 @@ def test_beir_tsv_is_known_by_its_header(tmp_path: Path) -> None:
     path = tmp_path / "test.tsv.gz"
     path.write_bytes(gzip.compress(b"query-id\tcorpus-id\tscore\r\n1\td1\t2\r\n1\td2\t0\r\n"))
     assert read_qrels(path) == read_qrels(str(path)) == {"1": {"d1": 2, "d2": 0}}
+
+
+def test_comment_lines_of_judgments_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_text("# pooled depth 100\n1 0 a 1\n#1 0 b 1\n")
+    assert read_qrels(tmp_path / "qrels") == {"1": {"a": 1}}
+
+
+@pytest.mark.parametrize("name", ["qrels.parquet", "qrels", "qrels.jsonl", "qrels.csv", "zipped"])
+def test_tables_are_read_as_judgments(tmp_path: Path, name: str) -> None:
+    frame = pd.DataFrame({"qid": ["1", "1"], "docno": ["a", "b"], "relevance": [2, 0]})
+    path = tmp_path / name
+    if name in ("qrels.parquet", "qrels"):  # the first bytes tell what the name does not
+        frame.to_parquet(path)
+    elif name == "qrels.jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif name == "qrels.csv":
+        frame.to_csv(path, index=False)
+    else:
+        path.write_bytes(gzip.compress(b"1 0 a 2\n1 0 b 0\n"))
+    assert read_qrels(path) == {"1": {"a": 2, "b": 0}}
+
+
+def test_other_binary_files_are_no_judgments(tmp_path: Path) -> None:
+    (tmp_path / "qrels").write_bytes(b"PK\x03\x04rest")
+    with pytest.raises(UserError, match="qrels: is a zip archive; expected text"):
+        read_qrels(tmp_path / "qrels")
 
 
 def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ LISTNET = [*START, "--loss=ListNet"]
     [
         (["train"], "--data, --model, --loss, --output: needed"),
         (["train", "--data=ListsData", "--model=LightGBM"], "--loss, --output: needed"),
-        (["retrieve"], "--output, --collection: needed"),
+        (["retrieve"], "--output: needed"),
         (["rerank", "--model", "m"], "--lists, --output: needed"),
         (["experiment"], "output, base, methods: needed"),
         (["lists"], "FOLDER: missing; see rerank lists --help"),

@@ -14,16 +14,15 @@ import torch
 import yaml
 from datasets import Dataset
 
-from rerank.collections import Query, open_collection, read_qrels, read_queries
-from rerank.collections.hits import HitsCollection
+from rerank.collections import open_collection, read_qrels, read_queries
 from rerank.experiments.conduct import checked, configured
 from rerank.features.letor import LetorData
 from rerank.features.parse import store_features
 from rerank.lists import Lists
+from rerank.lists.add import read_column
 from rerank.lists.folds import read_folds
 from rerank.models.load import load_model
 from rerank.models.scorer import Scorer
-from rerank.retrieval.pairs import PairFile
 from rerank.retrieval.runs import read_run
 from rerank.storage.files import read_json
 from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
@@ -65,18 +64,17 @@ def run(path: Path) -> Any:
 
 
 def scores(path: Path) -> Any:
-    file = PairFile(path)
-    return file.names, [
-        (rows.queries.to_pylist(), rows.documents.to_pylist(), repr(rows.values.tolist())) for rows in file.batches
-    ]
+    lists = Lists.from_dataset([{"query_id": query, "doc_id": document} for query, document, _ in PAIRS])
+    values, names = read_column(lists, "x", path)
+    return names, repr(values.tolist())
 
 
-def hits(path: Path, kind: str = "hits", asked: bool = False) -> Any:
-    collection = open_collection(f"{kind}:{path}")
-    assert isinstance(collection, HitsCollection)
-    if asked:
-        collection.ask([Query("1", "wing"), Query("2", "heat")])
-    return [repr(ranked) for ranked in collection.lists()], list(collection.documents()), collection.qrels()
+def records(path: Path) -> Any:
+    return (
+        Lists.from_dataset(path, queries={"1": "wing", "2": "heat"} if "search" in path.name else None)
+        .to_dataframe()
+        .to_csv()
+    )
 
 
 def collection(name: str) -> Callable[[Path], Any]:
@@ -130,7 +128,6 @@ READERS: Mapping[str, Reader] = {
     **{f"run, TREC, {suffix[1:]}": Reader(f"a.trec{suffix}", run) for suffix in PACK},
     "run, MS MARCO": Reader("marco.tsv", run),
     "run, JSONL": Reader("a.jsonl", run),
-    "run, JSONL, zst": Reader("a.jsonl.zst", run),
     "run, Parquet": Reader("a.parquet", run),
     "run, rank_llm": Reader("lists.json", run),
     "run, rank_llm, gz": Reader("lists.json.gz", run),
@@ -150,16 +147,16 @@ READERS: Mapping[str, Reader] = {
     "svmlight": Reader("svmlight/rank.train", features),
     "svmlight's sizes": Reader("svmlight/rank.train.query", features),
     "LETOR's fold": Reader("Fold/vali.txt", lambda path: repr(LetorData(str(path.parent)).splits(1))),
-    "hits, JSONL": Reader("hits.jsonl", hits),
-    "hits, JSONL, gz": Reader("hits.jsonl.gz", hits),
-    "hits, lists a line": Reader("nested.jsonl", hits),
-    "hits, Parquet": Reader("hits.parquet", hits),
-    "hits, _search": Reader("search.json", lambda path: hits(path, asked=True)),
-    "hits, _msearch": Reader("msearch.json", lambda path: hits(path, asked=True)),
-    "hits, rank_llm": Reader("lists.json", lambda path: hits(path, "rank_llm")),
-    "hits, datasets, data": Reader("saved/data-00000-of-00001.arrow", lambda path: hits(path.parent, "datasets")),
-    "hits, datasets, state": Reader("saved/state.json", lambda path: hits(path.parent, "datasets")),
-    "hits, datasets, info": Reader("saved/dataset_info.json", lambda path: hits(path.parent, "datasets")),
+    "records, JSONL": Reader("hits.jsonl", records),
+    "records, JSONL, gz": Reader("hits.jsonl.gz", records),
+    "records, lists a line": Reader("nested.jsonl", records),
+    "records, Parquet": Reader("hits.parquet", records),
+    "records, _search": Reader("search.json", records),
+    "records, _msearch": Reader("msearch.json", records),
+    "records, rank_llm": Reader("lists.json", records),
+    "records, datasets, data": Reader("saved/data-00000-of-00001.arrow", lambda path: records(path.parent)),
+    "records, datasets, state": Reader("saved/state.json", lambda path: records(path.parent)),
+    "records, datasets, info": Reader("saved/dataset_info.json", lambda path: records(path.parent)),
     "beir, documents": Reader("beir/corpus.jsonl", collection("beir:DIR/beir/test")),
     "beir, queries": Reader("beir/queries.jsonl", collection("beir:DIR/beir/test")),
     "beir, judgments": Reader("beir/qrels/test.tsv", collection("beir:DIR/beir/test")),

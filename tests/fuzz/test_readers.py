@@ -89,7 +89,7 @@ def test_a_library_that_says_several_lines_is_put_in_one(folder: Path) -> None:
 
 def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path) -> None:
     """Arrow believes offsets unless it is asked to look."""
-    reader = READERS["hits, datasets, data"]
+    reader = READERS["records, datasets, data"]
     said = refusals(folder / reader.file, reader.read, 37, lambda data: b"\xff" * 4)
     assert any("save the data set again" in line for line in said)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.collections import open_collection
+from rerank.collections.in_memory import Texts
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
@@ -166,14 +167,38 @@ PLAIN = ("name", "documents", "queries", "qrels", "document_count", "fingerprint
 
 @pytest.mark.parametrize(("length", "way"), [(3, "looking up"), (40, "reading all")])
 def test_both_ways_give_the_same_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, way: str) -> None:
-    """Also where a judged document is not in the collection."""
+    """Also if a judged document is not in the collection."""
     name = write_collection(tmp_path / "c", queries=5, documents=200)
-    collection = open_collection(name)
+    source = open_collection(name)
     run = random_run(name, [length] * 5)
     qrels = {query: {"gone": 1, **dict.fromkeys([f"d{i}" for i in range(length)], 2)} for query in run}
+    streamed: Any = SimpleNamespace(**{part: getattr(source, part) for part in PLAIN})
+    found: Any = SimpleNamespace(
+        **vars(streamed),
+        cheaper_by_id=lambda wanted: 2 * wanted < 200,
+        documents_by_id=lambda ids: (document for document in source.documents() if document.id in ids),
+    )
     with caplog.at_level(logging.INFO, "rerank"):
-        build_lists(collection, run, tmp_path / "one", qrels=qrels, add_relevant=True)
+        build_lists(found, run, tmp_path / "one", qrels=qrels, add_relevant=True)
     assert way in caplog.text
-    streamed: Any = SimpleNamespace(**{name: getattr(collection, name) for name in PLAIN})
     build_lists(streamed, run, tmp_path / "other", qrels=qrels, add_relevant=True)
     assert contents(tmp_path / "one") == contents(tmp_path / "other")
+
+
+def test_build_lists_leaves_out_the_document_that_is_the_query(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in ArguAna and Quora; the same id alone, as in Cranfield, means nothing."""
+    documents = {"a": "a wing gives lift", "b": "wings lift", "c": "heat flows", "d": "drag"}
+    own = Texts(documents, {"a": "a wing  gives lift", "c": "jet"}, {"a": {"b": 1}, "c": {"d": 1}})
+    run = {query: [Scored(id, 9.0 - i) for i, id in enumerate("acbd")] for query in ("a", "c")}
+    with caplog.at_level(logging.INFO, "rerank"):
+        lists = build_lists(own, run, tmp_path / "lists", depth=2)
+    assert "1 queries are documents, which are left out of their lists" in caplog.text
+    assert {query: [s.id for s in ranked] for query, ranked in lists.run().items()} == {
+        "a": ["c", "b"],
+        "c": ["a", "c"],
+    }
+    assert read_run(tmp_path / "lists" / "run.trec").keys() == lists.run().keys()
+    kept = build_lists(own, run, tmp_path / "kept", depth=2, keep_self=True)
+    assert [s.id for s in kept.run()["a"]] == ["a", "c"]

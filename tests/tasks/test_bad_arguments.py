@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import rerank
-from rerank.collections.in_memory import as_qrels
+from rerank.collections import as_qrels
 from tests.builders import make_lists
 
 NAN, INF = float("nan"), float("inf")

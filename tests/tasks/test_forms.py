@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rerank
-from rerank.collections.in_memory import as_qrels
+from rerank.collections import as_qrels
 from rerank.retrieval.runs import Scored, read_run, write_run
 
 SCORES = st.dictionaries(

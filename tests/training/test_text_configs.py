@@ -56,7 +56,7 @@ def test_the_ms_marco_recipe_trains(path: Path, tiny_model: Path, tmp_path: Path
 def test_dl19_is_scored_and_measured_as_trec_does(shared_data: Path, tiny_model: Path, tmp_path: Path) -> None:
     """The real lists of the deep-learning track: relevance means grade 2 or more for AP and RR."""
     folder = shared_data / "dl19"
-    words = ["--collection", f"rank_llm:{folder}/BM25.json", "--qrels", str(folder / "qrels"), "--depth", "10"]
+    words = ["--records", f"{folder}/BM25.json", "--qrels", str(folder / "qrels"), "--depth", "10"]
     assert main(["retrieve", *words, "--output", str(tmp_path / "dl19")]) == 0
     model = tmp_path / "model"
     CrossEncoder(str(tiny_model), query_length=32, document_length=90).save(model)

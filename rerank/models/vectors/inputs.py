@@ -16,7 +16,7 @@ from rerank.features.parse import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
 from rerank.lists.columns import Column, as_column, flat_names
-from rerank.lists.frames import memory_store
+from rerank.lists.store import memory_store
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.storage.arrow import Array, blocks, ranges

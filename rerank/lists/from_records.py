@@ -1,0 +1,285 @@
+"""Lists in memory, made of records."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from rerank.collections import Qrels, Query
+from rerank.collections.base import checked_ids, checked_text
+from rerank.collections.judgments import HIGHEST
+from rerank.collections.records import CANDIDATE, NAMES, Records
+from rerank.errors import UserError, nearest
+from rerank.lists.columns import RESERVED, Column, as_column, grouped
+from rerank.lists.judged import check_documents, check_queries, judged_documents
+from rerank.lists.layout import Judgments
+from rerank.lists.store import Store, memory_store
+from rerank.progress import log
+from rerank.storage.arrow import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEXT_OF = {"query_id": "query", "doc_id": "text"}
+"""The texts that ids are made from."""
+
+IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unnamed: 0"}
+"""Columns that are no scores, even if they are numbers: ids, and the index that pandas makes a column."""
+
+MISSING = ("", "na", "n/a", "#n/a", "nan", "<na>", "null", "none")
+"""How files write, in small letters, that there is no number."""
+
+
+def store_of(records: Records, qrels: Qrels | None = None, order: str | None = None) -> Store:
+    """Make lists of records, see :meth:`rerank.lists.view.Lists.from_dataset`.
+
+    Rows of a query may be scattered; queries keep the order of their first rows. The column that ordered the lists is
+    ``order``, else ``score``, else ``rank``, else the first single number by which the rows of every query are sorted.
+    """
+    records = _each_once(_identified(records))
+    records, columns = _numbers(records)
+    codes, queries = records.frame["query_id"].factorize()
+    ordered_by, rows = _ordered(columns, codes, order, records.name)
+    records = records._replace(frame=records.frame.iloc[rows])
+    columns = {name: replace(column, values=column.values[rows]) for name, column in columns.items()}
+    codes = codes[rows]
+    documents, known = records.frame["doc_id"].factorize()
+    tables = {"queries": _table(records, "query_id", codes), "documents": _table(records, "doc_id", documents)}
+    if records.without:
+        more = {"query_id": list(records.without), "text": list(records.without.values())}
+        tables["queries"] = pa.concat_tables([tables["queries"], pa.table(more)], promote_options="default")
+    given = records.frame["grade"].to_numpy() if "grade" in records.frame else None
+    grades = np.zeros(len(codes), np.int16)
+    judgments: Judgments | None = None
+    if qrels is not None:
+        judgments, grades = "qrels.trec", _judged(records, qrels, given, tables)
+    elif given is not None:
+        judgments, grades = "grades", np.maximum(np.nan_to_num(given), 0).astype(np.int16)
+        if not (given >= 0).all() or records.without:  # unjudged or negative: only separate judgments can say so
+            judgments, qrels = "qrels.trec", {}
+            for i in np.flatnonzero(~np.isnan(given)):
+                qrels.setdefault(queries[codes[i]], {})[known[documents[i]]] = int(given[i])
+    lengths = np.bincount(codes, minlength=len(queries) + len(records.without))
+    _warn(records.name, grades, judgments is not None, lengths)
+    return memory_store(records.name, lengths, columns, tables, documents, grades, ordered_by, judgments, qrels)
+
+
+def _warn(name: str, grades: Array, judged: bool, lengths: Array) -> None:
+    if judged and (grades > 0).all():
+        log.warning(
+            "%s: every candidate has a grade above 0, so that any order is perfect to AP, RR and the like; 0 is for "
+            "documents that are not relevant",
+            name,
+        )
+    if lengths.max() == 1 and len(lengths) > 1:
+        log.warning("%s: every list has one candidate, so nothing can be ranked; add negatives, or retrieve some", name)
+    if empty := int((lengths == 0).sum()):
+        log.warning("%s: %d queries without candidates (they score 0)", name, empty)
+
+
+def _identified(records: Records) -> Records:
+    """Check ids and texts; make ids of the texts where there are none."""
+    frame, called = records.frame, records.called
+    given = [text for text in TEXT_OF.values() if text in called]
+    if len(given) == 1:
+        lacking = next(text for text in TEXT_OF.values() if text not in given)
+        raise UserError(f"{records.name}: has {called[given[0]]}, but no {lacking}; texts need both")
+    values: dict[str, list[str]] = {}
+    for field in (field for field in (*TEXT_OF, *given, "instruction") if field in called):
+        cells, missing = frame[field].tolist(), frame[field].isna().to_numpy()
+        if field == "instruction":
+            cells = ["" if lost else cell for cell, lost in zip(cells, missing.tolist(), strict=True)]
+        elif missing.any():
+            where = records.where(int(missing.argmax()))
+            raise UserError(f"{where}: no {called[field]}; give one, or leave the row out")
+        values[field] = _checked(records, field, cells)
+    for text in given:
+        if empty := sum(not value.strip() for value in values[text]):
+            log.warning("%s: %d rows have an empty %s (kept)", records.name, empty, called[text])
+    if "query_id" not in values:  # a text with another instruction is another query
+        keys = zip(values["query"], values.get("instruction", [""] * len(frame)), strict=True)
+        values["query_id"] = _made(
+            "q", [f"{text}\0{instruction}" if instruction else text for text, instruction in keys]
+        )
+    if "doc_id" not in values:
+        values["doc_id"] = _made("d", values["text"])
+    strings = {name: np.array(cells, dtype=object) for name, cells in values.items()}
+    return records._replace(frame=frame.assign(**strings))
+
+
+def _checked(records: Records, field: str, cells: list[object]) -> list[str]:
+    def where(row: int) -> str:
+        return f"{records.where(row)}: {records.called[field]}"
+
+    if field in TEXT_OF:
+        return checked_ids(cells, where)
+    return [
+        # Most texts are plainly in order, which is quicker to see.
+        cell if isinstance(cell, str) and cell.isascii() else checked_text(cell, where(i))
+        for i, cell in enumerate(cells)
+    ]
+
+
+def _made(letter: str, texts: list[str]) -> list[str]:
+    hashes = {text: hashlib.sha256(text.encode()).hexdigest() for text in set(texts)}
+    return [f"{letter}{hashes[text][:16]}" for text in texts]
+
+
+def _each_once(records: Records) -> Records:
+    """Leave out rows that repeat a text of their list, as examples do; refuse other grades, or ids that repeat."""
+    frame, called = records.frame, records.called
+    again = frame.duplicated(["query_id", "doc_id"]).to_numpy()
+    if not again.any():
+        return records
+    row = int(again.argmax())
+    if "doc_id" in called and not records.examples:
+        query, document = frame["query_id"].iloc[row], frame["doc_id"].iloc[row]
+        raise UserError(f"{records.where(row)}: document {document!r} a second time for query {query!r}; keep one row")
+    if "grade" in frame:
+        graded = frame.assign(grade=_floats(frame["grade"])[0])
+        if (differ := again & ~graded.duplicated(["query_id", "doc_id", "grade"]).to_numpy()).any():
+            where, text = records.where(int(differ.argmax())), called.get("text", "document")
+            raise UserError(f"{where}: has the {text} of an earlier row of its query, but another grade; keep one")
+    log.warning("%s: %d rows repeat a document of their query and were left out", records.name, int(again.sum()))
+    return records._replace(frame=frame[~again])
+
+
+def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
+    """Turn what is left of the rows into columns, ``NAME/NUMBER`` and others of that name as one."""
+    left_out, single, frame, called = [], dict[str, Array](), records.frame, records.called
+    for key in frame.columns:
+        if key in CANDIDATE and key not in ("grade", "rank", "score"):
+            continue
+        values, wrong = _floats(frame[key])
+        there = wrong | ~np.isnan(values)
+        if key in IDS or (key not in CANDIDATE and 2 * wrong.sum() >= max(1, there.sum())):
+            left_out.append(key or "(one without a name)")
+            continue
+        if wrong.any():
+            row = int(wrong.argmax())
+            shown = str(frame[key].iloc[row])[:50]
+            raise UserError(f"{records.where(row)}: {called.get(key, key)} {shown!r} is no number, as others are")
+        if not there.any():
+            frame = frame.drop(columns=key) if key == "grade" else frame
+            continue
+        if key == "grade" and not (np.nan_to_num(values) % 1).any():
+            if (large := np.abs(np.nan_to_num(values)) > HIGHEST).any():
+                row = int(large.argmax())
+                raise UserError(f"{records.where(row)}: grade {values[row]:g}; expected {HIGHEST} at most")
+            frame = frame.assign(grade=values)
+            continue
+        if key == "grade":
+            key, frame = called["grade"], frame.drop(columns="grade")
+            if key in RESERVED:
+                raise UserError(f"{records.name}: {key} has fractions; grades are whole numbers; call scores otherwise")
+            log.warning(
+                "%s: %s has fractions, so it is a column of scores and no judgments; train on it with "
+                "Term(MSE(), target=%r)",
+                *(records.name, key, key),
+            )
+        elif key == "rank" and (values[there] > 0).any():
+            if (values[there] < 0).any():
+                told = "ranks count from the best (0 or 1), and are missing for what a system did not return"
+                raise UserError(f"{records.name}: {called['rank']} has numbers above and below 0; {told}")
+            log.info("%s: %s counts from the best and is kept as its negative", records.name, called["rank"])
+            values = -values
+        if 1 << 24 < np.abs(values[there]).max() < 2**63 and not (values[there] % 1).any():
+            as_column(key, records.frame[key][there].astype(np.int64).to_numpy())  # refuses what float32 would join
+        single[key] = as_column(key, values)
+    if left_out:
+        log.warning("%s: columns left out, as they are not numbers: %s", records.name, ", ".join(left_out))
+    columns = {}
+    for column, keys in grouped(single, records.name).items():
+        numbers = tuple(key.partition("/")[2] or key for key in keys)
+        values = np.concatenate([single[key] for key in keys], axis=1)
+        columns[column] = Column(values, numbers, {"records": records.name})
+    return records._replace(frame=frame), columns
+
+
+def _floats(given: pd.Series) -> tuple[Array, Array]:
+    """Convert a column to ``[n]`` float64, NaN where it has no number, and a mask of the values that are no numbers."""
+    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+
+    wrong = np.zeros(len(given), dtype=bool)
+    if is_numeric_dtype(given.dtype) and not is_complex_dtype(given.dtype):
+        return given.to_numpy(dtype=np.float64, na_value=np.nan), wrong
+    numbers = np.full(len(given), np.nan)
+    for i, (value, missing) in enumerate(zip(given.tolist(), given.isna().tolist(), strict=True)):
+        if missing or (isinstance(value, str) and value.strip().lower() in MISSING):
+            continue
+        try:
+            numbers[i] = float(value)
+            wrong[i] = isinstance(value, str) and "_" in value
+        except (ValueError, TypeError, OverflowError):
+            wrong[i] = True
+    return numbers, wrong
+
+
+def _ordered(columns: Mapping[str, Column], codes: Array, order: str | None, name: str) -> tuple[str | None, Array]:
+    """Choose the column that orders the lists, and sort the rows: list after list, best first."""
+    rows = np.argsort(codes, kind="stable")
+    single = {key: column.values[:, 0] for key, column in columns.items() if column.names == (key,)}
+    if order is not None and order not in single:
+        there = ", ".join(single) or "none"
+        raise UserError(f"{name}: order: no column {order!r}{nearest(order, single)}; numbers: {there}")
+    if order is not None and (lost := int(np.isnan(single[order]).sum())):
+        raise UserError(f"{name}: order: {order} is missing in {lost} rows; name a column that all rows have")
+    whole = [key for key in ("score", "rank") if key in single and not np.isnan(single[key]).any()]
+    if (chosen := order or next(iter(whole), None)) is not None:
+        ties = single.get("rank", np.zeros(len(codes)))
+        return chosen, rows[np.lexsort((-ties[rows], -single[chosen][rows], codes[rows]))]
+    within = np.diff(codes[rows]) == 0
+    for key, values in single.items():
+        steps, last = np.diff(values[rows])[within], np.isnan(values[rows][1:][within])  # what is missing comes last
+        if ((steps <= 0) | last).all() and (not len(steps) or (steps < 0).any()):
+            return key, rows
+    if single:
+        log.warning(
+            "%s: rows are not sorted by %s, so the lists have no first stage; sort them, best first, or name a column "
+            "with order=",
+            *(name, " or ".join(single)),
+        )
+    return None, rows
+
+
+def _table(records: Records, id: str, codes: Array) -> pa.Table:
+    """Make the table of queries or documents; each id has one text (and instruction)."""
+    frame = records.frame.iloc[np.unique(codes, return_index=True)[1]]
+    table = pa.table({id: pa.array(frame[id], pa.string())})
+    names = [TEXT_OF[id], *(["instruction"] if id == "query_id" else [])]
+    for field in (field for field in names if field in records.called):
+        cells, firsts = records.frame[field].to_numpy(), frame[field].to_numpy()
+        if (differ := cells != firsts[codes]).any():
+            row = int(differ.argmax())
+            raise UserError(
+                f"{records.where(row)}: {records.called.get(id, id)} {records.frame[id].iloc[row]!r} has another "
+                f"{records.called[field]} than before; each id has one"
+            )
+        table = table.append_column("text" if field != "instruction" else field, pa.array(firsts, pa.string()))
+    return table
+
+
+def _judged(records: Records, qrels: Qrels, given: Array | None, tables: Mapping[str, pa.Table]) -> Array:
+    """Return the grades of all candidates by judgments, which have to be about these queries and documents."""
+    queries, known = tables["queries"]["query_id"].to_pylist(), tables["documents"]["doc_id"].to_pylist()
+    judged = judged_documents(qrels, queries)
+    if not any(qrels.values()):
+        raise UserError(f"{records.name}: the qrels hold no judgments")
+    for field in TEXT_OF:
+        ids = set(qrels) if field == "query_id" else {id for grades in qrels.values() for id in grades}
+        if field not in records.called and ids.isdisjoint(queries if field == "query_id" else known):
+            raise UserError(f"{records.name}: has no column {field}, so nothing says which one a judgment is about")
+    texts = tables["queries"].column(min(1, tables["queries"].num_columns - 1)).to_pylist()
+    check_queries([Query(*pair) for pair in zip(queries, texts, strict=True)], qrels, records.name)
+    check_documents(judged, judged.keys() - known, records.name, whole=False)
+    pairs = zip(records.frame["query_id"], records.frame["doc_id"], strict=True)
+    grades = np.array([max(0, qrels.get(query, {}).get(document, 0)) for query, document in pairs], np.int16)
+    if given is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():
+        row, called = int(differ.argmax()), records.called["grade"]
+        raise UserError(f"{records.where(row)}: {called} {given[row]:g}, but {grades[row]} by the qrels; leave out one")
+    return grades

@@ -1,0 +1,337 @@
+"""Lists made of records, in every shape and from every kind of source."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset, DatasetDict, load_from_disk
+
+from rerank import Lists
+from rerank.commands.cli import main
+from rerank.errors import UserError
+from rerank.lists.view import concat
+
+
+def shown(lists: Lists) -> list[tuple[Any, ...]]:
+    """Query, text and grade of each candidate."""
+    frame = lists.to_dataframe()
+    return [
+        (q, t, None if g is pd.NA else g) for q, t, g in zip(frame["query"], frame["text"], frame["grade"], strict=True)
+    ]
+
+
+ROWS = [("x", "s", 1), ("x", "t", 0), ("x", "u", 0), ("y", "s", 1), ("y", "v", 0), ("y", "w", 0)]
+
+
+def passage(text: str) -> dict[str, str]:
+    return {"docid": f"d{text}", "title": "", "text": text}
+
+
+SHAPES: dict[str, list[dict[str, Any]]] = {
+    "a row per candidate": [{"query": q, "passage": t, "label": g} for q, t, g in ROWS],
+    "query, docs, labels": [
+        {"query": "x", "docs": ["s", "t", "u"], "labels": [1, 0, 0]},
+        {"query": "y", "docs": ["s", "v", "w"], "labels": [1, 0, 0]},
+    ],
+    "n-tuples": [
+        {"anchor": "x", "positive": "s", "negative_1": "t", "negative_2": "u"},
+        {"anchor": "y", "positive": "s", "negative_1": "v", "negative_2": "w"},
+    ],
+    "triplets": [
+        {"query": "x", "positive": "s", "negative": "t"},
+        {"query": "x", "positive": "s", "negative": "u"},
+        {"query": "y", "positive": "s", "negative": "v"},
+        {"query": "y", "positive": "s", "negative": "w"},
+    ],
+    "FlagEmbedding": [
+        {"query": "x", "pos": ["s"], "neg": ["t", "u"], "pos_scores": [3.0], "neg_scores": [1.0, 0.5], "prompt": "do"},
+        {"query": "y", "pos": ["s"], "neg": ["v", "w"], "pos_scores": [2.0], "neg_scores": [1.0, 0.0], "prompt": "do"},
+    ],
+    "tevatron": [
+        {
+            "query_id": query,
+            "query": query,
+            "positive_passages": [passage("s")],
+            "negative_passages": [passage(text) for text in texts],
+        }
+        for query, texts in (("x", "tu"), ("y", "vw"))
+    ],
+    "pairs": [{"sentence1": q, "sentence2": t, "label": g} for q, t, g in ROWS],
+    "rank_llm lists": [
+        {
+            "query": query,
+            "hits": [
+                {"content": t, "qid": i, "docid": f"d{t}", "rank": rank, "score": 9.0 - rank, "grade": int(rank == 1)}
+                for rank, t in enumerate(texts, 1)
+            ],
+        }
+        for i, (query, texts) in enumerate({"x": "stu", "y": "svw"}.items())
+    ],
+    "rank_llm requests": [
+        {
+            "query": {"text": query, "qid": query},
+            "candidates": [
+                {"docid": f"d{t}", "score": 9.0 - i, "doc": {"title": "", "segment": t}, "grade": int(i == 0)}
+                for i, t in enumerate(texts)
+            ],
+        }
+        for query, texts in {"x": "stu", "y": "svw"}.items()
+    ],
+    "a dictionary of lists": [
+        {"qid": q, "question": q, "passages": {"pid": list(texts), "passage": list(texts), "rel": [1, 0, 0]}}
+        for q, texts in {"x": "stu", "y": "svw"}.items()
+    ],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("form", ["rows", "dataset", "json", "parquet"])
+def test_from_dataset_recognises_every_shape(
+    shape: str, form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given: Any = SHAPES[shape]
+    if form == "dataset":
+        given = Dataset.from_list(given)
+    elif form == "json":
+        (tmp_path / "x.json").write_text(json.dumps(given, indent=1))
+        given = tmp_path / "x.json"
+    elif form == "parquet":
+        pq.write_table(pa.Table.from_pylist(given), tmp_path / "x.parquet")
+        given = str(tmp_path / "x.parquet")
+    with caplog.at_level(logging.INFO, "rerank"):
+        lists = Lists.from_dataset(given)
+    assert shown(lists) == ROWS
+    assert ": read as " in caplog.text and not [
+        r for r in caplog.records if r.levelname == "WARNING" and shape != "triplets"
+    ]
+    assert shown(lists.save(tmp_path / "lists")) == ROWS
+
+
+def test_from_dataset_keeps_teacher_scores_and_instructions(tmp_path: Path) -> None:
+    lists = Lists.from_dataset(SHAPES["FlagEmbedding"])
+    assert lists.column("teacher").tolist() == [3, 1, 0.5, 2, 1, 0]
+    assert lists.instructions == ["do", "do"]
+    saved = lists.save(tmp_path / "lists")
+    assert saved.instructions == ["do", "do"]
+    again = Lists.from_dataset(saved.to_dataset())
+    pd.testing.assert_frame_equal(again.to_dataframe(), lists.to_dataframe())
+    other = Lists.from_dataset([{"query": "z", "text": "s"}])
+    assert concat([lists, other]).instructions == ["do", "do", ""] and other.instructions == [""]
+    two = [{"query": "x", "instruction": name, "text": "s"} for name in ("a", "b")]
+    assert len(Lists.from_dataset(two)) == 2, "another instruction makes another query"
+
+
+def test_to_dataset_round_trips(tmp_path: Path) -> None:
+    lists = Lists.from_dataset(SHAPES["rank_llm lists"])
+    lists.to_dataset().save_to_disk(tmp_path / "saved")
+    for source in (load_from_disk(tmp_path / "saved"), tmp_path / "saved", str(tmp_path / "saved")):
+        pd.testing.assert_frame_equal(Lists.from_dataset(source).to_dataframe(), lists.to_dataframe())
+
+
+def test_labels_with_fractions_are_scores(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"sentence1": "x", "sentence2": text, "label": label} for text, label in (("s", 0.8), ("t", 0.1))]
+    lists = Lists.from_dataset(rows)
+    assert lists.qrels is None and lists.column("label").tolist() == pytest.approx([0.8, 0.1])
+    assert "label has fractions" in caplog.text and "Term(MSE(), target='label')" in caplog.text
+    scored = Lists.from_dataset([{"sentence1": "x", "sentence2": "s", "score": 4.5}])
+    assert scored.qrels is None and scored.store.order == "score"
+    assert Lists.from_dataset([{"query": "x", "text": "s", "label": 1.0}]).qrels is not None
+
+
+def test_columns_rename_fields_inside_hits_too() -> None:
+    rows = [{"q": "x", "cands": [{"body": "s", "key": 7, "clicks": 0.5}, {"body": "t", "key": 8, "clicks": None}]}]
+    lists = Lists.from_dataset(rows, columns={"query": "q", "hits": "cands", "text": "body", "doc_id": "key"})
+    assert lists.document_ids(lists.documents) == ["7", "8"] and lists.query_texts == ["x"]
+    assert str(lists.column("clicks")) == "[0.5 nan]"
+    for columns, message in [
+        ({"text": "nowhere"}, "has no column 'nowhere'"),
+        ({"txt": "body"}, r"no field 'txt' \(did you mean 'text'"),
+        ("text=body", "columns: expected field and column"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            Lists.from_dataset([{"query": "x", "text": "s"}], columns=columns)  # type: ignore[arg-type]
+
+
+def answer(*ids: str, **more: Any) -> dict[str, Any]:
+    hits = [
+        {"_index": "i", "_id": id, "_score": 9.5 - i, "_source": {"text": id, "title": "T", "year": 1999}}
+        for i, id in enumerate(ids)
+    ]
+    return {"took": 1, "timed_out": False, "_shards": {"total": 1, "failed": 0}, "hits": {"hits": hits}} | more
+
+
+QUERIES = {"q1": "one", "q2": "two", "q3": "three"}
+
+
+@pytest.mark.parametrize("form", ["msearch", "lines", "rows"])
+def test_answers_of_a_search_engine_go_with_the_queries_in_order(form: str, tmp_path: Path) -> None:
+    answers = [answer("a", "b"), answer(), answer("a")]
+    given: Any = answers
+    if form == "msearch":
+        (tmp_path / "x.json").write_text(json.dumps({"took": 3, "responses": answers}))
+        given = tmp_path / "x.json"
+    elif form == "lines":
+        (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, answers)).encode()))
+        given = tmp_path / "x.jsonl.gz"
+    lists = Lists.from_dataset(given, queries=QUERIES)
+    run = {lists.query_texts[lists.query_ids.index(query)]: dict(ranked) for query, ranked in lists.run().items()}
+    assert run == {"one": {"a": 9.5, "b": 8.5}, "two": {}, "three": {"a": 9.5}}
+    assert lists.store.column_names == ["score"] and set(lists.to_dataframe()["text"]) == {"T\na", "T\nb"}
+
+
+def test_named_queries_of_an_engine_are_columns() -> None:
+    response = answer("a", query_id="q", query="x")
+    response["hits"]["hits"][0]["matched_queries"] = {"bm25": 3.0, "knn": 0.5}
+    lists = Lists.from_dataset([response])
+    assert {name: lists.column(name).tolist() for name in lists.store.column_names} == {
+        "bm25": [3.0],
+        "knn": [0.5],
+        "score": [9.5],
+    }
+
+
+def test_queries_give_texts_by_id(caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"query_id": query, "text": "s", "score": 1.0, "doc_id": "a"} for query in ("q1", "other")]
+    lists = Lists.from_dataset(rows, queries=QUERIES)
+    assert dict(zip(lists.query_ids, lists.query_texts, strict=True)) == QUERIES
+    assert lists.lengths.tolist() == [1, 0, 0]
+    assert "1 queries are not among those given" in caplog.text and "2 queries without candidates" in caplog.text
+
+
+def test_order_is_a_score_or_what_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    rows = pd.DataFrame({"query": "x", "text": [*"abc"], "bm25": [1, 3, 2], "score": [2.0, 1.0, 2.0]})
+
+    def order(**options: Any) -> str:
+        return "".join(Lists.from_dataset(options.pop("given", rows), **options).to_dataframe()["text"])
+
+    assert order() == "acb" and order(order="bm25") == "bca"
+    assert order(given=rows.assign(rank=[2, 3, 1])) == "cab", "ties in the order of ranks"
+    assert order(given=rows.drop(columns="score").assign(rank=[2, 3, 1])) == "cab"
+    with pytest.raises(UserError, match=r"order: no column 'bm52' \(did you mean 'bm25'\?\)"):
+        order(order="bm52")
+    with pytest.raises(UserError, match="order: bm25 is missing in 1 rows"):
+        order(given=rows.assign(bm25=[1, None, 2]), order="bm25")
+    unsorted = Lists.from_dataset(rows.drop(columns="score"))
+    assert unsorted.store.order is None and "not sorted by bm25" in caplog.text
+
+
+PAIR = {"query": "x", "text": "s"}
+REFUSED: dict[str, tuple[Any, str]] = {
+    "unknown shape": (
+        [{"premise": "x", "passage_list": "s"}],
+        r"columns 'premise', 'passage_list' are of no known shape; the nearest are '.*' and '.*'",
+    ),
+    "no text": ([{"query": "x", "negativ": "t"}], r"nearest are .*query, positive, negative"),
+    "splits": (DatasetDict(a=Dataset.from_list([PAIR]), b=Dataset.from_list([PAIR])), r"has the splits a, b; name one"),
+    "scores of another length": (
+        [{"query": "x", "pos": ["s"], "neg": [], "pos_scores": [1, 2]}],
+        r"1 texts, but 2 scores",
+    ),
+    "negative of no text": (
+        [{"query": "x", "positive": "s", "negative": 3}],
+        r"row 0: negative: int in place of a text",
+    ),
+    "contradiction": ([{"query": "x", "positive": "s", "negative": "s"}], r"another grade; keep one"),
+    "no hits": ([{"query": "x", "hits": []}], "no hits in any"),
+    "hits of another kind": ([{"query": "x", "hits": []}, {"query": "y", "hits": 3}], "hits is int; expected a list"),
+    "hit of another kind": ([{"query": "x", "hits": [3]}], "row 0: int in place of a text or a hit"),
+    "lists of two lengths": ([{"query": "x", "hits": {"text": ["s"], "pid": [1, 2]}}], "have different lengths"),
+    "error": (
+        [answer("a"), {"hits": None, "error": {"reason": "no such index"}}],
+        r"in place of hits \(no such index\)",
+    ),
+    "timed out": ([answer("a", timed_out=True)], "an incomplete answer"),
+    "failed": ([answer("a", _shards={"total": 2, "failed": 1})], r"an incomplete answer \(1 shards failed"),
+    "answers without queries": ([answer("a")], "1 answers for 0 queries; give those that were asked"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_from_dataset_refuses_bad_records_in_one_line(case: str) -> None:
+    given, message = REFUSED[case]
+    with pytest.raises(UserError, match=message) as caught:
+        Lists.from_dataset(given)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+def test_one_candidate_a_list_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    lists = Lists.from_dataset([{"anchor": "x", "positive": "s"}, {"anchor": "y", "positive": "t"}])
+    assert lists.grades.tolist() == [1, 1] and "every list has one candidate" in caplog.text
+    caplog.clear()
+    Lists.from_dataset([{"question": "x", "answer": "s"}, {"question": "y", "answer": "t"}])
+    assert "every list has one candidate" in caplog.text
+
+
+def test_saved_data_sets_and_the_hub(tmp_path: Path) -> None:
+    two = {"train": Dataset.from_list(SHAPES["n-tuples"]), "test": Dataset.from_list(SHAPES["triplets"])}
+    DatasetDict(two).save_to_disk(tmp_path / "two")
+    DatasetDict(train=two["train"]).save_to_disk(tmp_path / "one")
+    for path in (tmp_path / "two/train", tmp_path / "two/test", tmp_path / "one"):
+        assert shown(Lists.from_dataset(path)) == ROWS
+    for name, message in {
+        str(tmp_path / "two"): r"has the splits train, test; name one, such as .*two/train",
+        str(tmp_path / "two/tests"): "no such file or folder",
+        str(tmp_path / "nowhere.jsonl"): "no such file or folder",
+        "~/nowhere/at/all": "no such file or folder",
+        "nobody/nothing:train": "no such file, nor a data set that the hub can give",
+        "a:b:c:d": "no such file or folder",
+    }.items():
+        with pytest.raises(UserError, match=message) as caught:
+            Lists.from_dataset(name)
+        assert "\n" not in str(caught.value)
+    arrow = next((tmp_path / "one/train").glob("*.arrow"))
+    arrow.write_bytes(arrow.read_bytes()[:200])
+    with pytest.raises(UserError, match="not a data set that was saved whole"):
+        Lists.from_dataset(tmp_path / "one")
+
+
+def test_tsv_has_no_quotes(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text('query\ttext\tlabel\nx\t"so\t1\nx\t"A sentence."\t0\nx\tno"\t0\n')
+    assert [text for _, text, _ in shown(Lists.from_dataset(tmp_path / "x.tsv"))] == ['"so', '"A sentence."', 'no"']
+    (tmp_path / "x.csv").write_text('query,text\nx,"so, ""no"""\n')
+    assert Lists.from_dataset(tmp_path / "x.csv").to_dataframe()["text"].tolist() == ['so, "no"']
+
+
+def test_first_bytes_tell_the_format(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_pylist(SHAPES["pairs"]), tmp_path / "parquet")
+    (tmp_path / "lines").write_text("".join(json.dumps(row) + "\n" for row in SHAPES["pairs"]))
+    (tmp_path / "zipped").write_bytes(gzip.compress((tmp_path / "lines").read_bytes()))
+    for name in ("parquet", "lines", "zipped"):
+        assert shown(Lists.from_dataset(tmp_path / name)) == ROWS
+    (tmp_path / "words").write_text("query text\n")
+    with pytest.raises(UserError, match="cannot tell the format"):
+        Lists.from_dataset(tmp_path / "words")
+
+
+def test_retrieve_takes_records(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msearch.json").write_text(json.dumps({"responses": [answer("a", "b")]}))
+    (tmp_path / "queries.tsv").write_text("7\twhat is a wing\n")
+    (tmp_path / "qrels").write_text("7 0 a 1\n7 0 b 0\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = ["retrieve", "--records", "~/msearch.json", "--output", str(tmp_path / "lists"), "--depth", "1"]
+    assert main(given) == 2 and "answers for 0 queries" in capsys.readouterr().err
+    judged = [*given, "--queries", str(tmp_path / "queries.tsv"), "--qrels", str(tmp_path / "qrels")]
+    assert main([*judged, "--add-relevant"]) == 2
+    assert main(judged) == 0
+    lists = Lists.open(tmp_path / "lists")
+    assert lists.query_texts == ["what is a wing"] and lists.grades.tolist() == [1]
+    assert lists.qrels == {"7": {"a": 1, "b": 0}}, "a judgment beyond the depth stays, as recall counts it"
+    assert (tmp_path / "lists/run.trec").read_text() == "7 Q0 a 1 9.5 score\n"
+    assert main(judged) == 2 and "--overwrite" in capsys.readouterr().err
+    assert main(["retrieve", "--output", str(tmp_path / "x")]) == 2 and "--records" in capsys.readouterr().err
+    rows = [{"q": "x", "passage": "s", "bm25": 1.0}, {"q": "x", "passage": "t", "bm25": 0.5}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = ["retrieve", "--records", str(tmp_path / "rows.jsonl"), "--columns", "query=q", "text=passage"]
+    assert main([*named, "--output", str(tmp_path / "named")]) == 0
+    np.testing.assert_array_equal(Lists.open(tmp_path / "named").column("bm25"), np.float32([1, 0.5]))
