@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from rerank.errors import UserError
+from rerank.errors import UserError, one_line
 from rerank.models.weights import copied
 from rerank.storage.files import atomic_folder, read_json, write_json
 from rerank.training.run_folder import CHECKPOINTS
@@ -68,14 +68,21 @@ def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: 
 
 def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
     """Load the newest checkpoint into model and optimizer; None where there is none."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     folders = sorted((run / CHECKPOINTS).glob("step-*"))
     if not folders:
         return None
     folder = folders[-1]
-    values = read_json(folder / STATE)
-    weights = load_file(str(folder / "model.safetensors"))
+    before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
+    try:
+        values, weights = read_json(folder / STATE), load_file(str(folder / "model.safetensors"))
+        moments = load_file(str(folder / "optimizer.safetensors"))
+    except (UserError, OSError, SafetensorError) as error:
+        raise UserError(
+            f"{folder}: damaged checkpoint ({one_line(error)}); remove this folder to resume {before}"
+        ) from error
     known, limits = asdict(State()).keys(), values.get("limits", {})
     same_keys = values.keys() == known and {*limits} == {*asdict(MemoryLimits())}
     if not same_keys or _shapes(weights) != _shapes(_changing(model)):
@@ -86,7 +93,6 @@ def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Op
     state = State(**{name: values[name] for name in known} | {"limits": MemoryLimits(**limits)})
     model.load_state_dict(weights, strict=False)
     check_weights(model, str(folder))
-    moments = load_file(str(folder / "optimizer.safetensors"))
     per_parameter: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in moments.items():
         index, name = key.split(".", 1)

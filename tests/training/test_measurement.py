@@ -13,7 +13,7 @@ from rerank.retrieval.runs import Scored
 from rerank.training.ids import measurement_identity, run_identity
 from rerank.training.measurement import kept_test_run, read_measurement, write_measurement, write_test_run
 
-TEST = {"texts": "a", "candidates": "b", "grades": "c", "qrels": "d"}
+TEST = {"texts": "a", "candidates": "b", "labels": "c"}
 
 
 def table() -> PerQuery:
@@ -38,7 +38,7 @@ def test_values_per_query_come_back_to_the_last_bit(tmp_path: Path) -> None:
         measurement_identity(subject, TEST, "AP", "drop"),
         measurement_identity(subject, TEST, "nDCG@10 AP", "0"),
         measurement_identity({"training": "u"}, TEST, "nDCG@10 AP", "drop"),
-        measurement_identity(subject, TEST | {"qrels": "e"}, "nDCG@10 AP", "drop"),
+        measurement_identity(subject, TEST | {"labels": "e"}, "nDCG@10 AP", "drop"),
     ):
         assert read_measurement(tmp_path, other) is None
 
@@ -61,7 +61,7 @@ def test_rankings_are_kept_for_the_lists_that_they_are_of(tmp_path: Path) -> Non
     write_test_run(tmp_path, identity, run, tag="fused")
     assert (tmp_path / "test.trec").read_text().splitlines()[0] == "q1 Q0 d2 1 2 fused"
     assert kept_test_run(tmp_path, identity) == run
-    assert kept_test_run(tmp_path, run_identity({"training": "t"}, TEST | {"qrels": "e"})) == run, "judged otherwise"
+    assert kept_test_run(tmp_path, run_identity({"training": "t"}, TEST | {"labels": "e"})) == run, "judged otherwise"
     assert kept_test_run(tmp_path, run_identity({"training": "t"}, TEST | {"texts": "e"})) is None
     path = tmp_path / "test.trec"
     path.write_bytes(path.read_bytes().replace(b"d2", b"d3"))
