@@ -103,8 +103,9 @@ class Evaluator:
     """Scores runs against the same qrels; what depends on the qrels alone is done once.
 
     Semantics: scores are compared as float32, ties keep the order in which the run gives the documents (which is that
-    of the first stage), never that of the document ids. Negative grades count as 0. Every query of the qrels counts,
-    whether the run has it or not (but to NumQ and NumRel, as in ir-measures); filter the qrels to the queries meant.
+    of the first stage), never that of the document ids. Negative grades count as 0; for Bpref and
+    ``judged_only`` they mean not judged, as in trec_eval. Every query of the qrels counts, whether the run has it or
+    not (but to NumQ and NumRel, as in ir-measures); filter the qrels to the queries meant.
 
     Args:
         measures: ir-measures strings or objects, see :func:`parse_measures`.
@@ -122,6 +123,7 @@ class Evaluator:
         self.measures = tuple(parse_measures(measures))
         self.empty = empty
         self.queries = tuple(qrels)
+        judged = qrels  # as trec_eval has it, a negative grade means not judged
         lacking = [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
         self.without_relevant = np.array(lacking)
         if negative := sum(grade < 0 for grades in qrels.values() for grade in grades.values()):
@@ -130,14 +132,18 @@ class Evaluator:
                     "measure infAP: gives grade -1 a meaning of its own, but negative grades count as 0 here"
                 )
             warn_once(f"{negative} judgments with a negative grade count as 0")
+            judged = {query: {doc: grade for doc, grade in of.items() if grade >= 0} for query, of in qrels.items()}
             qrels = {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
         # ir-measures gives a measure without gains or `judged_only` the ones of any other measure that it is asked for
         # together with (0.4.3), so that measures with different ones must not meet.
-        groups: dict[tuple[str, bool], list[Measure]] = {}
+        groups: dict[tuple[str, bool, bool], list[Measure]] = {}
         for measure in self.measures:
-            key = (repr(measure.params.get("gains")), measure.params.get("judged_only", False))
+            judged_only = measure.params.get("judged_only", False)
+            key = (repr(measure.params.get("gains")), judged_only, judged_only or measure.NAME == "Bpref")
             groups.setdefault(key, []).append(measure)
-        self._scorers = [PIPELINE.evaluator(group, qrels) for group in groups.values()]
+        self._scorers = [
+            PIPELINE.evaluator(group, judged if of_judged else qrels) for (_, _, of_judged), group in groups.items()
+        ]
 
     def __call__(self, run: Run, name: str = "the run", warn: bool = True) -> PerQuery:
         """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``."""

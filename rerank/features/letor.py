@@ -105,6 +105,8 @@ class LetorData(Data):
             named = {"train": self.train, "validation": self.validation, "test": self.test}
             return {name: None if file is None else Path(file).expanduser() for name, file in named.items()}
         folder = Path(self.path).expanduser()
+        if self.fold is not None and not folder.is_dir():
+            raise NotFoundError(f"data.path: no such folder {folder}")
         folds = sorted(found.name for found in folder.glob("Fold*") if found.is_dir())
         if self.fold is not None:
             folder = folder / f"Fold{self.fold}"

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rerank.errors import UserError
 from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
@@ -169,14 +168,25 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
 
 
 def _unique_ids(kept: list[Block], of_row: Array) -> tuple[pa.Array, int]:
-    """Document ids; the second and later ones of the same id in one query get the row's number behind them."""
-    rows = pa.array(np.arange(1, len(of_row) + 1)).cast(pa.string())  # the row, where there is no id
+    """Return document ids unique in each query: missing and repeated ones are made up, apart from those of the file."""
+    rows = pa.array(np.arange(1, len(of_row) + 1)).cast(pa.string())
     if all(block.documents is None for block in kept):
         return rows, 0
     import pandas as pd  # where it is used: it takes longer than all the rest
 
-    named = (pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept)
-    ids = pc.coalesce(pa.concat_arrays(list(named)), rows)
-    codes = ids.dictionary_encode().indices.to_numpy()
-    again = pd.DataFrame({"query": of_row, "id": codes}).duplicated().to_numpy()
-    return pc.if_else(pa.array(again), pc.binary_join_element_wise(ids, rows, "#"), ids), int(again.sum())
+    parts = [pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept]
+    named = pa.concat_arrays(parts)
+    codes = named.dictionary_encode().indices.fill_null(-1).to_numpy()
+    missing = codes < 0
+    again = pd.DataFrame({"query": of_row, "id": codes}).duplicated().to_numpy() & ~missing
+    if not (again | missing).any():
+        return named, 0
+    ids = named.to_pylist()
+    taken = {*ids}
+    for row in np.flatnonzero(again | missing).tolist():
+        made = f"{row + 1}" if missing[row] else f"{ids[row]}#{row + 1}"
+        while made in taken:
+            made += "#"
+        ids[row] = made
+        taken.add(made)
+    return pa.array(ids, pa.string()), int(again.sum())

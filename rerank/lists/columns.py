@@ -88,6 +88,7 @@ def named_files(words: Iterable[str]) -> dict[str, str]:
         name, equals, path = word.partition("=")
         if not equals or Path(word).is_file():
             name, path = as_name(plain_name(Path(word)).stem), word
+        path = str(Path(path).expanduser()) if path else path  # a shell leaves NAME=~/FILE as it is
         if not Path(path).is_file():
             raise NotFoundError(f"{path or word}: no such file; expected NAME=FILE or FILE")
         if check_name(name) in named:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,7 +96,7 @@ def shards(names: Sequence[str]) -> list[str]:
     """Folders by name; a pattern stands for all that fit it, in the order of their names."""
     found: list[str] = []
     for name in names:
-        fits = sorted(glob(name)) if "*" in name else [name]
+        fits = sorted(glob(os.path.expanduser(name))) if "*" in name else [name]
         if not fits:
             raise UserError(f"data.train: no folder is called {name}")
         found += fits

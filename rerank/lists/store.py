@@ -43,7 +43,7 @@ class Store:
     @classmethod
     def open(cls, folder: str | Path) -> Store:
         """Open a folder; nothing but its manifest is read."""
-        folder = Path(folder)
+        folder = Path(folder).expanduser()
         return cls(read_manifest(folder), folder)
 
     def __str__(self) -> str:

@@ -51,9 +51,11 @@ def clipped(qrels: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
 def test_equals_trec_eval_query_by_query(seed: int) -> None:
     run, qrels = random_run(seed), random_qrels(seed)
     table = evaluate(run, qrels, list(TREC_EVAL))
+    # trec_eval crashes on queries whose grades are all below 0; they score 0.
+    raw = {query: grades for query, grades in qrels.items() if any(grade >= 0 for grade in grades.values())}
     for level in (1, 2):
         names = {ours: theirs for ours, (theirs, rel) in TREC_EVAL.items() if rel == level}
-        scorer = pytrec_eval.RelevanceEvaluator(clipped(qrels), set(names.values()), relevance_level=level)
+        scorer = pytrec_eval.RelevanceEvaluator(raw, set(names.values()), relevance_level=level)
         theirs = scorer.evaluate(untied(run))
         for ours, name in names.items():
             expected = [theirs[query][name] if query in theirs else 0.0 for query in qrels]
@@ -206,6 +208,18 @@ def test_negative_grades_are_counted_aloud_and_not_for_infap(caplog: pytest.LogC
     assert caplog.messages == ["4321 judgments with a negative grade count as 0"]
     with pytest.raises(UserError, match="infAP"):
         evaluate({"q": {"a": 1.0}}, {"q": {"a": -1}}, "infAP")
+
+
+def test_negative_grades_are_not_judged_for_bpref_and_judged_only() -> None:
+    """As in trec_eval: a and d are unjudged, so c has no judged document above it, and e is not found."""
+    qrels = {"q": {"a": -2, "b": 0, "c": 1, "d": -1, "e": 1}, "negative alone": {"a": -2}}
+    run = {"q": {"a": 4.0, "c": 3.0, "b": 2.0}, "negative alone": {"a": 1.0}}
+    found = evaluate(run, qrels, "Bpref AP AP(judged_only=True)")
+    assert {name: found[name].tolist() for name in ("Bpref", "AP", "AP(judged_only=True)")} == {
+        "Bpref": [0.5, 0],
+        "AP": [0.25, 0],
+        "AP(judged_only=True)": [0.5, 0],
+    }
 
 
 @pytest.mark.parametrize(

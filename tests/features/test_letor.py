@@ -351,3 +351,17 @@ def test_lightgbms_example(shared_data: Path, caplog: pytest.LogCaptureFixture) 
         assert (len(lists), *columns(lists).shape) == sizes
     assert splits.train.grades.max() == 4
     assert not caplog.records
+
+
+def test_made_up_ids_do_not_meet_those_of_the_file(tmp_path: Path, home: Path) -> None:
+    """The second X would be called X#2, as the third row is; the row without an id 4, as the fifth is."""
+    named = ["# docid = X", "# docid = X", "# docid = X#2", "", "# docid = 4"]
+    text = "".join(f"{i % 2} qid:1 1:{i} {name}\n" for i, name in enumerate(named))
+    lists = letor_lists(write(tmp_path / "train.txt", text))
+    assert lists.document_ids(lists.documents) == ["X", "X#2#", "X#2", "4#", "4"]
+
+
+def test_a_missing_folder_comes_before_its_folds(tmp_path: Path) -> None:
+    for fold in (None, 1):
+        with pytest.raises(UserError, match=r"data\.path: no (such )?folder .*nowhere"):
+            LetorData(str(tmp_path / "nowhere"), fold=fold).splits(1)

@@ -13,8 +13,10 @@ import pytest
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
+from rerank.lists.columns import named_files
 from rerank.lists.data import ListsData, judged_lists, keep_back
 from rerank.lists.folds import FoldsData
+from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
 
 
@@ -182,7 +184,7 @@ def test_shards_together_are_the_whole(tmp_path: Path) -> None:
     shard = rows["query_id"].factorize()[0] // 4
     for name, some in [("whole", rows), *((f"part-{i}", rows[shard == i]) for i in range(3))]:
         some.to_parquet(tmp_path / f"{name}.parquet", index=False)
-        words = ["--collection", f"hits:{tmp_path}/{name}.parquet", "--output", f"{tmp_path}/lists/{name}"]
+        words = ["--records", f"{tmp_path}/{name}.parquet", "--output", f"{tmp_path}/lists/{name}"]
         assert main(["retrieve", *words]) == 0
     folder = f"{tmp_path}/lists"
     ways = (f"{folder}/whole", f"{folder}/part-*", [f"{folder}/part-{i}" for i in range(3)])
@@ -192,3 +194,14 @@ def test_shards_together_are_the_whole(tmp_path: Path) -> None:
         pd.testing.assert_frame_equal(parts.to_dataframe(), whole.to_dataframe())
     with pytest.raises(UserError, match=r"data.train: no folder is called .*shard-\*"):
         ListsData(f"{tmp_path}/shard-*").splits(1)
+
+
+def test_a_tilde_is_the_home_folder_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    make_lists(tmp_path)
+    (tmp_path / "x.trec").write_text("q0 Q0 d0 1 2.0 t\n")
+    assert len(Lists.open("~/lists")) == 12
+    for names in ("~/lists", "~/list*"):
+        assert ListsData(names, validation_share=0).splits(1).train.store.folder == tmp_path / "lists"
+    assert named_files(["teacher=~/x.trec"]) == {"teacher": str(tmp_path / "x.trec")}
+    assert list(read_run("~/x.trec")) == ["q0"]
