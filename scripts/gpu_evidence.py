@@ -33,9 +33,6 @@ from unittest.mock import MagicMock
 
 import numpy as np
 import torch
-import torch.distributed as dist
-from safetensors.torch import load_file
-from torch.multiprocessing import get_context
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]
@@ -45,15 +42,12 @@ from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, rando
 
 need_no_arrow()
 
-from rerank.lists.sampling import Full
 from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, SmoothINDCG, load_all
 from rerank.models.scorer import score_lists
-from rerank.training.batches import Batches
-from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
-from rerank.training.gradient import graph_bytes, tokens_that_fit
-from rerank.training.launch import agree, launched
-from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits
+from rerank.training.forward import ScoringModule, graph_bytes, tokens_that_fit
+from rerank.training.launch import start_accelerator
 
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 
@@ -149,7 +143,7 @@ def training_of(
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
     limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
-    step, groups = Gradients(model, inputs, lists, ListNet(), precision, limits, gradient=gradient), whole(lists)
+    step, groups = accumulator(model, inputs, lists, precision, limits, gradient), whole(lists)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
 
@@ -159,6 +153,15 @@ def training_of(
         optimizer.zero_grad(set_to_none=True)
 
     return Work(train, lists.size, 3 * operations(model.network, inputs.lengths(lists.row_numbers)))
+
+
+def accumulator(
+    model: Any, inputs: Any, lists: Any, precision: Any, limits: MemoryLimits, gradient: Any = "full"
+) -> GradientAccumulator:
+    """Build the accumulator of a training run with ListNet."""
+    accelerator = start_accelerator(precision)
+    forward = accelerator.prepare(ScoringModule(model))
+    return GradientAccumulator(accelerator, forward, model, inputs, lists, ListNet(), limits, gradient=gradient)
 
 
 def gradient_of(model: Any) -> torch.Tensor:
@@ -174,7 +177,7 @@ def scores_and_gradient(
     lists, inputs = here.pairs(model, 4, 10)  # which are laid out for the device
     model.settle(precision, kernels)
     scores = score_lists(model, inputs, lists, precision=precision)
-    step = Gradients(model.train(), inputs, lists, ListNet(), precision, MemoryLimits(model.budget))
+    step = accumulator(model.train(), inputs, lists, precision, MemoryLimits(model.budget))
     step.accumulate(whole(lists), 1)
     return scores, gradient_of(model).cpu()
 
@@ -273,48 +276,6 @@ def profiled(here: Here) -> Iterator[str]:
         yield ""
 
 
-def resumed(here: Here) -> Iterator[str]:
-    """A training of 100 steps, and the same one, killed in the middle and resumed from its checkpoint."""
-    last = here.of(20, 100)
-    here.model("MiniLM-L6", 0.1)  # written once, for all of them
-    ends = {}
-    for name, killed in (("whole", None), ("resumed", last * 57 // 100), ("resumed", None)):
-        process = get_context("spawn").Process(target=steps, args=(here, here.folder / name, last, killed))
-        process.start()
-        process.join()
-        if process.exitcode != (0 if killed is None else -signal.SIGKILL):
-            raise SystemExit(f"{name}, to be killed at step {killed}: exit status {process.exitcode}")
-        ends[name] = sorted((here.folder / name / "checkpoints").iterdir())[-1]
-    one, other = (load_file(folder / "model.safetensors") for folder in ends.values())
-    change = max(float((one[key] - other[key]).abs().max()) for key in one)
-    equal = sum(torch.equal(one[key], other[key]) for key in one)
-    yield f"After {ends['resumed'].name}, {equal} of {len(one)} weights are equal bit for bit; the largest difference"
-    yield f"of a number is {change:.1e}."
-    if equal < len(one):
-        raise SystemExit("the resumed training ended elsewhere")
-
-
-def steps(here: Here, run: Path, last: int, killed: int | None) -> None:
-    """The process of :func:`resumed`: steps as the trainer takes them, with a checkpoint after every tenth."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    model = here.model("MiniLM-L6", 0.1).train()
-    model.settle("bf16", "auto")
-    lists, inputs = here.pairs(model, *here.of((4, 4), (64, 10)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    state = load_checkpoint(run, model, optimizer) or State(limits=MemoryLimits(model.budget))
-    batches = Batches(lists, np.arange(len(lists)), Full(), here.of(2, 8), last, seed=0)
-    step = Gradients(model, inputs, lists, SmoothINDCG(), "bf16", state.limits, gradient="auto")
-    for groups in batches.epoch(0, state.step):
-        torch.manual_seed(state.step)
-        state.add(step.accumulate(groups, state.step + 1))
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if state.step % 10 == 0:
-            save_checkpoint(run, state, model, optimizer)
-        if state.step == killed:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 def precisions(here: Here) -> Iterator[str]:
     """MiniLM in every precision."""
     for precision in ("fp16", "fp32"):
@@ -340,7 +301,7 @@ def memory(here: Here) -> Iterator[str]:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        Gradients(model, inputs, lists, ListNet(), "bf16", limits, gradient=gradient).accumulate(whole(lists), 1)
+        accumulator(model, inputs, lists, "bf16", limits, gradient).accumulate(whole(lists), 1)
         return (torch.cuda.max_memory_allocated() - before) / 1e9, gradient_of(model)
 
     torch.cuda.reset_peak_memory_stats()
@@ -365,40 +326,6 @@ def memory(here: Here) -> Iterator[str]:
         raise SystemExit("memory did not run out")
     if off > 0.1:
         raise SystemExit("its gradient is another")
-
-
-def group(here: Here) -> Iterator[str]:
-    """The collectives of a training, in a group of one process, as a launcher starts it."""
-    words = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "1", "--standalone", __file__]
-    words += ["--section", MEMBER, *["--dry-run"] * here.dry]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
-    yield done.stdout.strip()
-    if done.returncode:
-        raise SystemExit(f"torchrun: exit status {done.returncode}")
-
-
-def member(here: Here) -> Iterator[str]:
-    """The process of :func:`group`: a step as one of two takes it, summed over the one that is there."""
-    device = launched([], here.folder).device
-    model = here.model("MiniLM-L6").train()
-    model.settle("fp32", "torch")
-    lists, inputs = here.pairs(model, *here.of((2, 5), (8, 50)))
-    limits, groups, found = MemoryLimits(model.budget, 100), whole(lists), []
-    alone, one_of_two = (Gradients(model, inputs, lists, ListNet(), "fp32", limits, processes=n) for n in (1, 2))
-    share = one_of_two._of_this_process(groups)
-    for step, given in ((alone, share), (one_of_two, groups)):
-        model.zero_grad(set_to_none=True)
-        step.accumulate(given, 1)
-        found.append(gradient_of(model))
-    agree(limits, device)
-    told: list[Any] = [{"limits": limits.full_tokens}]
-    dist.broadcast_object_list(told, 0)
-    off = float((found[1] * len(groups) / len(share) - found[0]).norm() / found[0].norm())
-    yield f"{dist.get_backend()}, {torch.cuda.device_count()} GPUs here: a gradient of {len(found[0])} numbers summed,"
-    yield f"{off:.1e} of its length from that without a group; limits and objects exchanged."
-    dist.destroy_process_group()
-    if not off < 1e-3 or told != [{"limits": 100}]:
-        raise SystemExit("the group changed something")
 
 
 def gpu_tests(here: Here) -> Iterator[str]:
@@ -533,13 +460,6 @@ def features(here: Here) -> Iterator[str]:
         yield f"| {size}-{hidden}-1 | {count / seconds:.0f} |"
 
 
-def counted(here: Here) -> Iterator[str]:
-    """Kernels and waits of a training step, counted on the meta device."""
-    small = ["--lists", "2", "--depths", "6", "--layers", "2", "--hidden", "64", "--budgets", "1024"]
-    words = [sys.executable, str(ROOT / "scripts" / "bench" / "count_kernels.py"), *(small if here.dry else [])]
-    yield subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
 class Section(NamedTuple):
     """A part of the report, and the seconds that it may take."""
 
@@ -558,18 +478,13 @@ SECTIONS = {
     "profile": Section(profiled, 60),
     "precisions": Section(precisions, 60),
     "memory": Section(memory, 60),
-    "group": Section(group, 60),
-    "resumed": Section(resumed, 90),
     "lora": Section(lora, 60),
     "losses": Section(losses, 60),
     "peers": Section(peers, 120),
-    "kernels": Section(counted, 90),
     "features": Section(features, 30),
     "compiled": Section(compiled, 120),
 }
 """The most valuable first."""
-
-MEMBER = "member"
 
 
 def run(name: str, options: argparse.Namespace, limit: float, home: str) -> tuple[str, str]:
@@ -606,7 +521,7 @@ def alone(name: str, dry: bool, device: torch.device) -> None:
     """The process of a section: it prints its part of the report."""
     if TO_KILL.exists():
         TO_KILL.write_text("1000")  # this one, and neither the process that writes the report nor any other
-    work = member if name == MEMBER else SECTIONS[name].work
+    work = SECTIONS[name].work
     with tempfile.TemporaryDirectory() as folder:
         for line in work(Here(device, dry, Path(folder))):
             print(line, flush=True)
@@ -619,7 +534,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, help="seconds of a section; its own if left out, in a dry run none")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="these sections")
     parser.add_argument("--dry-run", action="store_true", help="everything small, on a GPU or not")
-    parser.add_argument("--section", choices=[*SECTIONS, MEMBER], help=argparse.SUPPRESS)
+    parser.add_argument("--section", choices=[*SECTIONS], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if not (torch.cuda.is_available() or options.dry_run):
         parser.error("there is no GPU; --dry-run does everything small on a CPU")

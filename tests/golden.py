@@ -70,6 +70,7 @@ def cross_encoder(data: Path, work: Path) -> dict[str, list[float]]:
 
     lists = rerank.retrieve(f"beir:{data}/scifact/train", depth=50, add_relevant=True, output=work / "train")
     lists = lists.select(range(40))
+    optimization = rerank.Optimization(schedule="constant", warmup=0.0, max_grad_norm=None)
     found = {}
     for name in ("SmoothINDCG", "SoftmaxCE"):
         for gradient in ("full", "cached"):
@@ -84,7 +85,7 @@ def cross_encoder(data: Path, work: Path) -> dict[str, list[float]]:
                     validation=None,
                     output=work / f"{name}-{gradient}",
                     sampler=rerank.PositivesNegatives(positives=1, negatives=3),
-                    optimization=rerank.Optimization(max_grad_norm=None),
+                    optimization=optimization,
                     batch_size=2,
                     gradient=gradient,
                     precision="fp32",

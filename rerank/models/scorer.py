@@ -268,6 +268,11 @@ class Scorer(Model, nn.Module):
         """What to log of the model with every validation, beside the measures."""
         return {}
 
+    def score_biases(self) -> list[nn.Parameter]:
+        """Give the bias that shifts all scores alike: that of the last layer, if it is linear with one output."""
+        last = [module for module in self.modules() if isinstance(module, nn.Linear)][-1:]
+        return [layer.bias for layer in last if layer.out_features == 1 and layer.bias is not None]
+
     @abstractmethod
     def head_parameters(self) -> set[str]:
         """Names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""

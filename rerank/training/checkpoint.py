@@ -1,4 +1,4 @@
-"""State of an interrupted run: safetensors and JSON, complete or absent."""
+"""Checkpoints of an interrupted run: Accelerate's state, in folders that are complete or absent."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import math
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import SafetensorError
 
 from rerank.errors import UserError, one_line
+from rerank.kernels.memory import out_of_memory
 from rerank.models.weights import copied
-from rerank.storage.files import atomic_folder, read_json, write_json
+from rerank.training.accumulate import MemoryLimits, StepResult
 from rerank.training.run_folder import CHECKPOINTS
-from rerank.training.step import MemoryLimits, Step
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+WEIGHTS = "model.safetensors"
+"""File of the model's weights in a checkpoint."""
 
 KEEP = 2
 """Checkpoints kept: the newest, and one to fall back on."""
 
-STATE = "state.json"
-
 
 @dataclass
 class State:
-    """Where a run stands. Random numbers are not in it: each step seeds them from (seed, step, process)."""
+    """Progress of a run, registered with Accelerate. Each step seeds random numbers from (seed, step, process)."""
 
     epoch: int = 0
     epoch_step: int = 0
@@ -37,7 +43,7 @@ class State:
     metrics_lines: int = 0
     limits: MemoryLimits = field(default_factory=MemoryLimits)
 
-    def add(self, done: Step) -> None:
+    def add(self, done: StepResult) -> None:
         self.step += 1
         self.epoch_step += 1
         self.loss_sum += done.loss
@@ -50,73 +56,82 @@ class State:
         self.epoch_step = self.lists = self.dead = self.skipped = 0
         self.loss_sum = 0.0
 
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
-def save_checkpoint(run: Path, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Write ``checkpoints/step-N`` beside its place, rename it there, and drop older ones."""
-    from safetensors.torch import save_file
-
-    folder = run / CHECKPOINTS / f"step-{state.step:08d}"
-    with atomic_folder(folder, replace=True) as temporary:
-        save_file(copied(_changing(model)), str(temporary / "model.safetensors"))
-        held = optimizer.state_dict()["state"]
-        moments = {f"{index}.{name}": value for index, values in held.items() for name, value in values.items()}
-        save_file(copied(moments), str(temporary / "optimizer.safetensors"))
-        write_json(temporary / STATE, asdict(state))
-    for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
-        shutil.rmtree(old)
+    def load_state_dict(self, values: dict[str, Any]) -> None:
+        vars(self).update(values | {"limits": MemoryLimits(**values["limits"])})
 
 
-def load_checkpoint(run: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State | None:
-    """Load the newest checkpoint into model and optimizer; None where there is none."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def register_state(accelerator: Accelerator, scorer: torch.nn.Module, state: State) -> None:
+    """Have Accelerate save and load the run's progress and, of the model, what training changes."""
+    from safetensors.torch import load_file, save_file
 
+    def save(models: list[Any], weights: list[Any], folder: str) -> None:
+        if accelerator.is_main_process:
+            save_file(copied(trained_weights(scorer)), f"{folder}/{WEIGHTS}")
+        weights.clear()  # Accelerate saves no others
+
+    def load(models: list[Any], folder: str) -> None:
+        saved, expected = load_file(f"{folder}/{WEIGHTS}"), trained_weights(scorer)
+        if {name: value.shape for name, value in saved.items()} != {k: v.shape for k, v in expected.items()}:
+            raise UserError("its weights are not those of this model: it was written by another version")
+        scorer.load_state_dict(saved, strict=False)
+        check_weights(scorer, folder)
+        models.clear()
+
+    accelerator.register_for_checkpointing(state)
+    accelerator.register_save_state_pre_hook(save)
+    accelerator.register_load_state_pre_hook(load)
+
+
+def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
+    """Write ``checkpoints/step-N`` beside its place, rename it when complete, and drop older ones."""
+    folder = run / CHECKPOINTS / f"step-{step:08d}"
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    accelerator.save_state(str(temporary))
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+        for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
+            shutil.rmtree(old)
+    accelerator.wait_for_everyone()
+
+
+def load_checkpoint(accelerator: Accelerator, run: Path) -> bool:
+    """Load the newest checkpoint into what Accelerate prepared and registered; False if there is none."""
+    if accelerator.is_main_process:
+        for left in (run / CHECKPOINTS).glob(".step-*"):  # by a run that was killed while it wrote
+            shutil.rmtree(left)
+    accelerator.wait_for_everyone()
     folders = sorted((run / CHECKPOINTS).glob("step-*"))
     if not folders:
-        return None
-    folder = folders[-1]
-    before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
+        return False
     try:
-        values, weights = read_json(folder / STATE), load_file(str(folder / "model.safetensors"))
-        moments = load_file(str(folder / "optimizer.safetensors"))
-    except (UserError, OSError, SafetensorError) as error:
+        accelerator.load_state(str(folders[-1]))
+    except (UserError, OSError, RuntimeError, ValueError, EOFError, KeyError, SafetensorError) as error:
+        if out_of_memory(error):
+            raise
+        before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
         raise UserError(
-            f"{folder}: damaged checkpoint ({one_line(error)}); remove this folder to resume {before}"
+            f"{folders[-1]}: unreadable checkpoint ({one_line(error)}); remove this folder to resume {before}"
         ) from error
-    known, limits = asdict(State()).keys(), values.get("limits", {})
-    same_keys = values.keys() == known and {*limits} == {*asdict(MemoryLimits())}
-    if not same_keys or _shapes(weights) != _shapes(_changing(model)):
-        raise UserError(
-            f"{folder}: the checkpoint of another version of rerank or of what it builds on; use the versions in "
-            f"{run / 'provenance.json'}, or remove {run} to train anew"
-        )
-    state = State(**{name: values[name] for name in known} | {"limits": MemoryLimits(**limits)})
-    model.load_state_dict(weights, strict=False)
-    check_weights(model, str(folder))
-    per_parameter: dict[int, dict[str, torch.Tensor]] = {}
-    for key, value in moments.items():
-        index, name = key.split(".", 1)
-        per_parameter.setdefault(int(index), {})[name] = value.clone()  # not the mapped file
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": per_parameter})
-    return state
+    return True
+
+
+def trained_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Select what training changes of a model: buffers that are saved, and parameters that are not frozen."""
+    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
+    return {name: value for name, value in model.state_dict().items() if name not in frozen}
 
 
 def check_weights(model: torch.nn.Module, where: str) -> None:
-    """Refuse weights, running means among them, that are not finite, or so large that their norm is not."""
-    changing = (value for value in _changing(model).values() if value.is_floating_point())
+    """Raise if trained weights or running statistics are not finite, or their norm is not."""
+    changing = (value for value in trained_weights(model).values() if value.is_floating_point())
     norm = sum(float(torch.linalg.vector_norm(value, dtype=torch.float32)) for value in changing)
     if not math.isfinite(norm):
         raise UserError(
             f"{where}: the weights are not finite (their norm is {norm:g}); "
             "lower optimization.encoder_lr and head_lr, and train anew in another folder"
         )
-
-
-def _changing(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What training changes of a model: buffers that are saved, and parameters that are not frozen."""
-    frozen = {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
-    return {name: value for name, value in model.state_dict().items() if name not in frozen}
-
-
-def _shapes(weights: dict[str, torch.Tensor]) -> dict[str, torch.Size]:
-    return {name: weight.shape for name, weight in weights.items()}

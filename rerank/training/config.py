@@ -12,7 +12,7 @@ from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Model
-from rerank.settings.ranges import Count, NotNegative, Positive, Seed, Share, check_arguments
+from rerank.settings.ranges import Count, NotNegative, Positive, Seed, check_arguments
 
 
 @dataclass
@@ -27,8 +27,10 @@ class Optimization:
         head_lr: learning rate of the head (all parameters outside the encoder).
         weight_decay: decay of the weights (not of biases and norms).
         decay: decoupled from the gradient (AdamW), or an L2 penalty in it (Adam).
-        schedule: constant, falling linearly to 0 over the run, or dropping to a tenth in its second half.
-        warmup: share of all steps over which the rates rise linearly from 0.
+        schedule: rates fall to 0 over the run, linearly or along a cosine; stay constant; or drop to a tenth in the
+            second half.
+        warmup: steps over which the rates rise linearly from 0: below 1 a share of all steps, else their number. The
+            schedule ``half`` has no warm-up.
         max_grad_norm: longer gradients are scaled down to this norm; None never scales.
     """
 
@@ -36,8 +38,8 @@ class Optimization:
     head_lr: NotNegative = 1e-3
     weight_decay: NotNegative = 0.0
     decay: Literal["decoupled", "l2"] = "decoupled"
-    schedule: Literal["constant", "linear", "half"] = "linear"
-    warmup: Share = 0.1
+    schedule: Literal["linear", "cosine", "constant", "half"] = "linear"
+    warmup: NotNegative = 0.1
     max_grad_norm: Positive | None = 1.0
 
 
@@ -66,6 +68,8 @@ class TrainConfig:
             pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
             normalises over the documents of a piece. None takes as many as fit ``token_budget`` if their graph is kept,
             else the whole share.
+        gradient_accumulation_steps: the same, as a number of micro-batches per step and process, as ``accelerate
+            launch --gradient_accumulation_steps`` gives it, too.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own, or
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
@@ -96,6 +100,7 @@ class TrainConfig:
     steps_per_epoch: Count | None = None
     batch_size: Count = 16
     micro_batch_size: Count | None = None
+    gradient_accumulation_steps: Count | None = None
     token_budget: Count | None = None
     gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"

@@ -1,4 +1,4 @@
-"""What each term of a training learns from, per candidate, and the loss of a micro-batch by it."""
+"""Targets of each term of the loss, per candidate, and the loss of a micro-batch."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from rerank.losses.base import Criterion
 from rerank.losses.terms import GRADES, Term, terms_of
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample, pad
-from rerank.training.gradient import Chunked
 
 AT_ONCE = 1024
 """Lists whose targets are padded together when usable lists are counted."""
 
-ELEMENTS, ON_A_GPU = 2048, 1 << 20
-"""Above this many padded scores, bucket lists by length for the loss; below it, a further call costs more than padding.
-A GPU waits for calls, not for scores, so it takes a micro-batch at once."""
+CPU_ELEMENTS, GPU_ELEMENTS = 2048, 1 << 20
+"""Above this number of padded scores, bucket lists by length; below it, another call costs more than the padding."""
 
-DEAD = 1e-7
-"""A list is dead to its loss, at the scores as they are, where no score's derivative is larger: float32's rounding unit
-for losses of about 1."""
+ZERO_GRAD_TOLERANCE = 1e-7
+"""Scores whose derivatives stay below this have a zero gradient: float32's rounding unit for losses of about 1."""
+
+
+SHIFTED = 32
+"""Lists, and documents of each, on which a loss is tested for ignoring shifts."""
 
 
 class Targets:
@@ -62,7 +63,7 @@ class Targets:
 
     def padded(self, term: int, rows: Sequence[Array]) -> tuple[Tensor, Tensor]:
         """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one."""
-        return known(*pad([self.flat[term][part] for part in rows]))
+        return mask_missing(*pad([self.flat[term][part] for part in rows]))
 
     def learnable(self, term: int, rows: Sequence[Array]) -> Array:
         """Which lists can teach a term, ``[B]`` bool."""
@@ -82,9 +83,27 @@ class Targets:
                 useful[part] |= self.learnable(term, rows)
         return np.flatnonzero(useful)
 
+    def ignore_shifts(self, usable: Array) -> bool:
+        """Test whether adding a number to all scores of a list changes no term's loss.
 
-def known(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Labels with 0 in place of NaN, and the mask without these."""
+        If it does not, the derivatives with respect to a list's scores sum to zero.
+        """
+        generator = torch.Generator().manual_seed(0)
+        starts, ends = self.lists.offsets[usable[:SHIFTED]], self.lists.offsets[usable[:SHIFTED] + 1]
+        rows = [np.arange(start, min(end, start + SHIFTED)) for start, end in zip(starts, ends, strict=True)]
+        for number, loss in enumerate(self.sums):
+            labels, mask = self.padded(number, rows)
+            scores = torch.randn(labels.shape, generator=generator).requires_grad_()
+            loss(scores, labels, mask, seeds=torch.zeros(len(rows), dtype=torch.int64)).backward()
+            gradient = scores.grad
+            assert gradient is not None
+            if gradient.sum(dim=1).abs().max() > 1e-5 * gradient.abs().max():
+                return False
+        return True
+
+
+def mask_missing(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Replace missing labels (NaN) by 0 and mask them."""
     absent = labels.isnan()
     return labels.masked_fill(absent, 0.0), mask & ~absent
 
@@ -109,43 +128,44 @@ class ActiveTerm:
     over: int
 
 
-class PieceLoss:
-    """The loss of some lists by their scores; what is noted stays on the device, so that no host waits for it."""
+class MicroBatchLoss:
+    """Compute the loss of some lists from their scores; totals stay on the device, so that the host does not wait.
 
-    chunked: Chunked
+    Attributes:
+        numbers: loss, lowest and highest score, ``[3]``.
+        dead: lists whose scores had a zero gradient, known after the backward pass.
+        difference: largest relative difference between first and second scores.
+    """
+
+    numbers: Tensor
+    difference: Tensor
 
     def __init__(
-        self,
-        groups: list[ListSample],
-        tokens: int,
-        terms: Sequence[ActiveTerm],
-        targets: Targets,
-        device: torch.device,
-        scale: float | None = None,
+        self, samples: list[ListSample], terms: Sequence[ActiveTerm], targets: Targets, device: torch.device
     ) -> None:
-        self.groups, self.tokens = groups, tokens
-        self._terms, self._targets, self._device, self._scale = terms, targets, device, scale
-        self._lengths = np.array([len(group.rows) for group in groups])
+        self.samples, self._terms, self._targets, self._device = samples, terms, targets, device
+        self._lengths = np.array([len(sample.rows) for sample in samples])
         self.starts = np.cumsum(self._lengths) - self._lengths
-        smallest_weight = min(term.weight / term.over for term in terms)
-        self._negligible = smallest_weight * DEAD * (1.0 if scale is None else scale)
-        self.dead = torch.zeros((), device=device)  # after the backward pass: lists without a gradient (DEAD)
+        self.documents = int(self._lengths.sum())
+        self._negligible = min(term.weight / term.over for term in terms) * ZERO_GRAD_TOLERANCE
+        self.dead = torch.zeros((), device=device)
 
     def __call__(self, flat: Tensor) -> Tensor:
-        """The loss of scores ``[N]``, list after list."""
+        """Compute the loss of scores ``[N]``, list after list."""
         totals = [torch.zeros((), device=self._device) for _ in self._terms]
-        for chosen in alike(self._lengths, ELEMENTS if self._device.type == "cpu" else ON_A_GPU):
+        on_cpu = self._device.type == "cpu"
+        for chosen in bucket_by_length(self._lengths, CPU_ELEMENTS if on_cpu else GPU_ELEMENTS):
             scores = self._padded(flat, chosen)
             scores.register_hook(self._count_dead)
-            seeds = sent(torch.tensor([self.groups[i].seed for i in chosen]), self._device)
-            rows = [self.groups[i].rows for i in chosen]
+            seeds = sent(torch.tensor([self.samples[i].seed for i in chosen]), self._device)
+            rows = [self.samples[i].rows for i in chosen]
             for i, term in enumerate(self._terms):
                 labels, mask = (sent(value, self._device) for value in self._targets.padded(term.number, rows))
                 totals[i] = totals[i] + self._targets.sums[term.number](scores, labels, mask, seeds=seeds)
         weighted = [total / term.over * term.weight for total, term in zip(totals, self._terms, strict=True)]
         loss = torch.stack(weighted).sum()
-        self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])  # with the lowest and highest score
-        return loss if self._scale is None else loss * self._scale
+        self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])
+        return loss
 
     def _padded(self, flat: Tensor, chosen: Array) -> Tensor:
         """The scores of some of the lists, ``[B, N]``, zero where padded."""
@@ -159,8 +179,8 @@ class PieceLoss:
         self.dead += (gradient.abs().amax(dim=1) <= self._negligible).sum()
 
 
-def alike(lengths: Array, elements: int) -> list[Array]:
-    """Parts of similar length, as positions; about two fifths of one, or of ``elements``, are padding at most."""
+def bucket_by_length(lengths: Array, elements: int) -> list[Array]:
+    """Group lists of similar length, as positions; padding is at most about two fifths of a group."""
     order = np.argsort(-lengths, kind="stable")
     parts, start = [], 0
     while start < len(order):

@@ -9,11 +9,12 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import torch
+from transformers import get_scheduler
 
 from rerank import stops
 from rerank.errors import UserError
 from rerank.kernels.memory import keep_freed
-from rerank.kernels.precision import resolve
+from rerank.kernels.precision import Precision
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -25,17 +26,27 @@ from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
+from rerank.training.accumulate import GradientAccumulator, not_finite
 from rerank.training.batches import Batches
-from rerank.training.checkpoint import State, check_weights, load_checkpoint, save_checkpoint
+from rerank.training.checkpoint import State, check_weights, load_checkpoint, register_state, save_checkpoint
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.gradient import tokens_that_fit
-from rerank.training.launch import agree, check_launcher, flat_settings, launched, warn_if_idle
+from rerank.training.forward import ScoringModule, has_unused_parameters, tokens_that_fit
+from rerank.training.launch import (
+    agree,
+    describe_batch,
+    flat_settings,
+    make_accelerator,
+    micro_batch_size,
+    warn_if_idle,
+)
 from rerank.training.measurement import write_start
 from rerank.training.run_folder import RunFolder
-from rerank.training.step import Gradients
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.validate import finish
 from rerank.training.validation import Validation
+
+PRECISIONS: dict[str, Precision] = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
+"""Our name of each of Accelerate's precisions."""
 
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
 """Steps with a digit: one may take minutes."""
@@ -64,25 +75,28 @@ class Trainer:
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         usual = ["tensorboard"] if find_spec("tensorboard") else []
         self.trackers = usual if config.tracker is None else config.tracker
-        check_launcher()
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 
     def run(self) -> dict[str, Any]:
         config = self.config
         self._prepare()
         self._launch()
-        if (ways := self.model.settle(self.precision)) is not None:
-            self._say("kernels: %s", ways)
-        if self.accelerator.device.type == "cpu":
-            keep_freed()
         train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
         self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
+        fixed = self.model.score_biases() if Targets(self.splits.train, self.loss).ignore_shifts(self.usable) else []
+        for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
+            bias.requires_grad_(False)
         optimizer = make_optimizer(self.model, config.optimization)
-        if self.main:
-            whole = self.model.whole_batches
-            warn_if_idle(self.accelerator.num_processes, config.batch_size * config.sampler.queries, whole)
-        state = self._resume(optimizer)
-        gradients = self._gradients(state)
+        scheduler = make_scheduler(optimizer, config.optimization, self.steps)
+        self.forward, self.optimizer, self.scheduler = self.accelerator.prepare(
+            ScoringModule(self.model), optimizer, scheduler
+        )
+        self.state = State()
+        register_state(self.accelerator, self.model, self.state)
+        if load_checkpoint(self.accelerator, self.folder.path):
+            self._say("resuming at step %d of %d", self.state.step, self.steps)
+        state = self.state
+        accumulator = self._accumulator(state)
         if self.main:
             state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
         self._start_trackers(state)
@@ -90,7 +104,7 @@ class Trainer:
             with stops.finishing():
                 self._measure_start(state)
                 while state.epoch < config.epochs and not self._out_of_patience(state):
-                    self._epoch(state, gradients, optimizer)
+                    self._epoch(state, accumulator)
                 self._prepared.clear()
                 best = self.model
                 if state.best_epoch != state.epoch:  # else the best model is the one in memory
@@ -99,13 +113,16 @@ class Trainer:
                         best.settle(self.precision)
                 measures = finish(self.folder, self.splits, best, config, self.main, self.validation.best_scores)
         except Stopped as stop:
-            self._stop(stop, state, optimizer)
+            self._stop(stop, state)
+        finally:
+            for bias in fixed:
+                bias.requires_grad_(True)
         self.accelerator.wait_for_everyone()
         self._end_trackers()
         return measures
 
     def _prepare(self) -> None:
-        """Fit, draw and tokenise while each process is by itself: their group would not wait for a large collection."""
+        """Fit, initialise and tokenise before joining the process group, whose timeout this could exceed."""
         self.model.prepare(self.splits.train, self.config.seed)
         self._inputs(self.splits.train)
         if self.splits.validation is not None:
@@ -116,12 +133,15 @@ class Trainer:
                 self.model.inputs(self.splits.test)
 
     def _launch(self) -> None:
-        """Join the other processes; the run folder is there when all have."""
-        config = self.config
-        self.accelerator = launched(self.trackers, self.folder.path)
+        """Join the other processes and create the run folder."""
+        config, train = self.config, self.splits.train
+        find_unused = int(os.environ.get("WORLD_SIZE", "1")) > 1 and has_unused_parameters(
+            self.model, self._inputs(train), train
+        )
+        self.accelerator, why = make_accelerator(config, self.folder.path, self.trackers, self.model.bf16, find_unused)
         self.main = self.accelerator.is_main_process
-        self.precision, why = resolve(config.precision, self.accelerator.device, self.model.bf16)
-        train = self.splits.train
+        self.precision = PRECISIONS[self.accelerator.mixed_precision]
+        self.micro_batch_size = micro_batch_size(config, self.accelerator.num_processes)
         self.batches = Batches(
             train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
@@ -134,65 +154,70 @@ class Trainer:
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open(self.splits)
+        if (ways := self.model.settle(self.precision)) is not None:
+            self._say("kernels: %s", ways)
+        if self.accelerator.device.type == "cpu":
+            keep_freed()
         self._say("precision %s (%s)", self.precision, why)
+        if self.main:
+            lists, whole = self.batches.batch_size, self.model.whole_batches
+            warn_if_idle(self.accelerator.num_processes, lists, whole)
         if (left_out := self.batches.left_out) is not None:
             self._say("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
 
-    def _resume(self, optimizer: torch.optim.Optimizer) -> State:
-        """Load the last checkpoint; without one, start with the same weights in every process."""
-        with together():
-            state = load_checkpoint(self.folder.path, self.model, optimizer)
-        if state is not None:
-            self._say("resuming at step %d of %d", state.step, self.steps)
-            return state
-        if self.accelerator.num_processes > 1:  # a fresh head may differ between processes
-            for parameter in self.model.parameters():
-                torch.distributed.broadcast(parameter.data, 0)
-        return State()
-
-    def _stop(self, stop: Stopped, state: State, optimizer: torch.optim.Optimizer) -> NoReturn:
-        """Leave a checkpoint, and say how to resume."""
+    def _stop(self, stop: Stopped, state: State) -> NoReturn:
+        """Write a checkpoint, and say how to resume."""
         if self.folder.finished() is not None:
             said = f"{self.folder.path} is complete"
         elif stop.at_once:  # perhaps amid a step, so that what is in memory is not what resumes
             said = f"the same command resumes {self.folder.path} at its last checkpoint"
         else:
-            self._checkpoint(state, optimizer)
+            self._checkpoint(state)
             said = f"a checkpoint is written; the same command resumes {self.folder.path} there"
         self._end_trackers()
         by = stops.name_of(stop.number)
         raise Stopped(stop.number, f"stopped by {by} at step {state.step} of {self.steps}; {said}") from None
 
-    def _gradients(self, state: State) -> Gradients:
-        """Build the gradient accumulator; a resumed run keeps its memory limits."""
+    def _accumulator(self, state: State) -> GradientAccumulator:
+        """Find the memory limits, and build the gradient accumulator; a resumed run keeps its limits."""
         config, train, why = self.config, self.splits.train, "found before"
         inputs, limits = self._inputs(train), state.limits
         if not limits.token_budget:
             limits.token_budget = config.token_budget or self.model.budget
             if config.gradient == "auto" or config.token_budget is None:
                 self.model.train()
-                fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
+                with together():
+                    fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
                 limits.full_tokens = fits
                 if config.token_budget is None and fits is not None:
                     limits.token_budget = min(limits.token_budget, fits)
             agree(limits, self.accelerator.device)
-        return Gradients(
-            model=self.model,
-            inputs=inputs,
-            lists=train,
-            loss=self.loss,
-            precision=self.precision,
-            limits=limits,
-            micro_batch_size=config.micro_batch_size,
-            gradient=config.gradient,
-            why=why,
-            process=self.accelerator.process_index,
-            processes=self.accelerator.num_processes,
+        self._say(
+            "%s",
+            describe_batch(
+                self.accelerator.num_processes,
+                self.batches.batch_size,
+                self.micro_batch_size,
+                limits.token_budget,
+                self.precision,
+            ),
+        )
+        return GradientAccumulator(
+            self.accelerator,
+            self.forward,
+            self.model,
+            inputs,
+            train,
+            self.loss,
+            limits,
+            self.micro_batch_size,
+            config.gradient,
+            why,
         )
 
-    def _epoch(self, state: State, gradients: Gradients, optimizer: torch.optim.Optimizer) -> None:
+    def _epoch(self, state: State, accumulator: GradientAccumulator) -> None:
         config = self.config
-        self.model.train()
+        self.forward.train()
         self._pace.begin()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
@@ -203,17 +228,21 @@ class Trainer:
             disable=None if self.main else True,
         )
         started, lists, documents = time.perf_counter(), 0, 0
-        for groups in self.batches.epoch(state.epoch, state.epoch_step):
+        for batch in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
-            factor = set_rates(optimizer, config.optimization, state.step, self.steps)
-            done = gradients.accumulate(groups, state.step + 1, state.step / self.steps, bar.update)
+            done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps, bar.update)
             if done.lists:
-                if (longest := config.optimization.max_grad_norm) is not None:
-                    torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), longest, gradients.norm)
-                optimizer.step()
-                optimizer.zero_grad(set_to_none=True)
+                norm = self.accelerator.clip_grad_norm_(
+                    self.forward.parameters(), config.optimization.max_grad_norm or float("inf")
+                )
+                if not torch.isfinite(norm) and self.accelerator.scaler is None:
+                    raise not_finite("the gradient", state.step + 1, self.accelerator.mixed_precision)
+                self.optimizer.step()
+            rate = self.scheduler.get_last_lr()[0]
+            self.scheduler.step()
+            self.optimizer.zero_grad()
             state.add(done)
-            lists, documents = lists + len(groups), documents + done.documents
+            lists, documents = lists + len(batch), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
             shown = {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}
@@ -221,7 +250,7 @@ class Trainer:
             bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
             counted = {"lists": done.lists, "dead_lists": done.dead}
             logged = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
-            self._log(state, {**logged, "rate": factor, **speed})
+            self._log(state, {**logged, "learning_rate": rate, **speed})
             if (estimate := self._pace.estimate(state.step)) is not None:
                 self._say("%s", estimate)
                 if self.accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
@@ -229,12 +258,12 @@ class Trainer:
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
-                self._checkpoint(state, optimizer)
+                self._checkpoint(state)
         bar.close()
         self._validate(state)
         state.end_epoch()
         if state.step % config.checkpoint_every == 0 or self._due():
-            self._checkpoint(state, optimizer)
+            self._checkpoint(state)
 
     def _measure_start(self, state: State) -> None:
         """Measure the model before its first step, which may be the best: fine-tuning can make one worse."""
@@ -296,13 +325,10 @@ class Trainer:
                 with atomic_folder(self.folder.best, replace=True) as temporary:
                     self.model.save(temporary)
 
-    def _checkpoint(self, state: State, optimizer: torch.optim.Optimizer) -> None:
+    def _checkpoint(self, state: State) -> None:
         with together():
             check_weights(self.model, f"step {state.step}")
-        agree(state.limits, self.accelerator.device)  # memory may have run out in one of them
-        with together():
-            if self.main:
-                save_checkpoint(self.folder.path, state, self.model, optimizer)
+        save_checkpoint(self.accelerator, self.folder.path, state.step)
         self._written = time.monotonic()
 
     def _due(self) -> bool:
@@ -347,7 +373,7 @@ class Trainer:
 
 
 def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimizer:
-    """Adam or AdamW with the groups ``encoder`` and ``head``; biases and norms are not decayed."""
+    """Build Adam or AdamW with the groups ``encoder`` and ``head``; biases and norms are not decayed."""
     head = model.head_parameters()
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
@@ -357,19 +383,17 @@ def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimize
             groups.setdefault((rate, decay), []).append(parameter)
     kind = torch.optim.AdamW if options.decay == "decoupled" else torch.optim.Adam
     return kind(
-        [{"params": p, "lr": rate, "base_lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()],
+        [{"params": p, "lr": rate, "weight_decay": decay} for (rate, decay), p in groups.items()],
         fused=next(model.parameters()).device.type in ("cpu", "cuda") or None,  # one pass over the weights
     )
 
 
-def set_rates(optimizer: torch.optim.Optimizer, options: Optimization, step: int, steps: int) -> float:
-    """Set the learning rates of a step (counted from 0) of a run of ``steps``; returns the factor applied."""
-    warmup = round(options.warmup * steps)
-    factor = min(1.0, (step + 1) / (warmup + 1))
-    if options.schedule == "linear" and step >= warmup:
-        factor = max(0.0, (steps - step) / max(1, steps - warmup))
-    elif options.schedule == "half" and step >= steps / 2:
-        factor *= 0.1
-    for group in optimizer.param_groups:
-        group["lr"] = group["base_lr"] * factor
-    return factor
+def make_scheduler(
+    optimizer: torch.optim.Optimizer, options: Optimization, steps: int
+) -> torch.optim.lr_scheduler.LRScheduler:
+    """Build the schedule of a run of ``steps``: Transformers', or a tenth of the rate from half of the steps on."""
+    if options.schedule == "half":
+        return torch.optim.lr_scheduler.MultiStepLR(optimizer, [-(-steps // 2)], 0.1)
+    name = "constant_with_warmup" if options.schedule == "constant" else options.schedule
+    warmup = round(options.warmup * steps) if options.warmup < 1 else int(options.warmup)
+    return get_scheduler(name, optimizer, num_warmup_steps=warmup, num_training_steps=steps)

@@ -27,7 +27,7 @@ from rerank.storage.files import atomic_folder, warn_once
 from rerank.training.batches import PaddedLists, padded_lists
 from rerank.training.config import TrainConfig
 from rerank.training.run_folder import RunFolder
-from rerank.training.targets import DEAD, Targets, known
+from rerank.training.targets import ZERO_GRAD_TOLERANCE, Targets, mask_missing
 from rerank.training.validate import finish
 
 
@@ -213,7 +213,7 @@ class Objective:
         term, values = self.targets.terms[number], self.targets.flat[number]
         if term.loss.reduction == "sum":
             return 1
-        learnable = (term.loss.learnable(*known(_at(values, batch), batch.mask)) for batch in self.padded)
+        learnable = (term.loss.learnable(*mask_missing(_at(values, batch), batch.mask)) for batch in self.padded)
         return max(1, sum(int(some.sum()) for some in learnable))
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
@@ -222,14 +222,14 @@ class Objective:
         gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
         share = min(1.0, draw / self.trees)
         weights = [term.weight_at(share) * by for term, by in zip(self.targets.terms, self.factors, strict=True)]
-        smallest = min((weight for weight in weights if weight), default=1.0) * DEAD
+        smallest = min((weight for weight in weights if weight), default=1.0) * ZERO_GRAD_TOLERANCE
         for batch in self.padded:
             padded = flat[batch.rows].requires_grad_()
             seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
             loss = (padded * 0.0).sum()  # on the graph, whatever the weights
             for own, weight, values in zip(self.targets.sums, weights, self.targets.flat, strict=True):
                 if weight:
-                    labels, mask = known(_at(values, batch), batch.mask)
+                    labels, mask = mask_missing(_at(values, batch), batch.mask)
                     loss = loss + weight * own(padded, labels, mask, seeds=seeds)
             loss.backward()
             assert padded.grad is not None

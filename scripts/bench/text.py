@@ -58,8 +58,10 @@ from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.retrieval.runs import write_run
 from rerank.storage.arrow import Array
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.batches import ListSample
-from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.forward import ScoringModule
+from rerank.training.launch import start_accelerator
 
 Texts = list[tuple[str, str]]
 Score = Callable[[Texts], Any]
@@ -174,7 +176,9 @@ def our_training(options: argparse.Namespace, lists: Lists, dropout: float, kern
     model.settle(precision, kernels)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     limits = MemoryLimits(model.budget, 32_768)
-    gradients = Gradients(model, model.inputs(lists), lists, SmoothINDCG(), precision, limits, gradient="auto")
+    accelerator = start_accelerator(precision)
+    forward, inputs = accelerator.prepare(ScoringModule(model)), model.inputs(lists)
+    gradients = GradientAccumulator(accelerator, forward, model, inputs, lists, SmoothINDCG(), limits)
     ends: list[float] = []
     for i, (start, end) in enumerate(pairwise(lists.offsets)):
         gradients.accumulate([ListSample(i, np.arange(start, end), 0)], i)

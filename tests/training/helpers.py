@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from accelerate import PartialState
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from torch.multiprocessing.spawn import start_processes
 
@@ -19,9 +22,12 @@ from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.batches import Batches, ListSample
-from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.forward import ScoringModule
+from rerank.training.launch import start_accelerator
 from tests.close import gradients_of
+from tests.forked import ranks
 
 
 def whole_batch(lists: Lists) -> list[ListSample]:
@@ -29,14 +35,23 @@ def whole_batch(lists: Lists) -> list[ListSample]:
     return next(Batches(lists, np.arange(len(lists)), Full(), len(lists), None, seed=0).epoch(0))
 
 
-def gradients(model: Scorer, lists: Lists, loss: Loss, **options: object) -> tuple[float, dict[str, torch.Tensor]]:
-    """The loss and the gradient of one batch of all lists; ``share`` is how much of the training is behind it."""
-    share, precision = options.pop("share", 0.0), options.pop("precision", "fp32")
-    limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))  # type: ignore[arg-type]
+def accumulator_of(
+    model: Scorer, lists: Lists, loss: Loss, limits: MemoryLimits, precision: Any = "fp32", **options: Any
+) -> GradientAccumulator:
+    """Build the accumulator of a training run over these lists."""
+    accelerator = start_accelerator(precision)
+    forward = accelerator.prepare(ScoringModule(model))
+    return GradientAccumulator(accelerator, forward, model, model.inputs(lists), lists, loss, limits, **options)
+
+
+def gradients(model: Scorer, lists: Lists, loss: Loss, **options: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    """Compute the loss and the gradient of one batch of all lists, ``share`` of the run being over."""
+    share = options.pop("share", 0.0)
+    limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))
     model.zero_grad(set_to_none=True)
     model.train()
+    accumulator = accumulator_of(model, lists, loss, limits, **options)
     torch.manual_seed(1)
-    accumulator = Gradients(model, model.inputs(lists), lists, loss, precision, limits, **options)  # type: ignore[arg-type]
     value = accumulator.accumulate(whole_batch(lists), 1, share).loss
     return value, gradients_of(model)
 
@@ -48,26 +63,28 @@ class Stopped(Exception):
 @contextmanager
 def stopping_at(step: int) -> Iterator[None]:
     """What is trained within ends before it takes this step, without a checkpoint of that moment, as if killed."""
-    accumulate = Gradients.accumulate
+    accumulate = GradientAccumulator.accumulate
 
-    def stop(self: Gradients, groups: list[ListSample], number: int, *rest: Any) -> Any:
+    def stop(self: GradientAccumulator, groups: list[ListSample], number: int, *rest: Any) -> Any:
         if number == step:
             raise Stopped
         return accumulate(self, groups, number, *rest)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Gradients, "accumulate", stop)
+        patch.setattr(GradientAccumulator, "accumulate", stop)
         yield
 
 
 def by_two(folder: Path, work: Callable[[int], Any]) -> list[Any]:
-    """What ``work(process)`` gives, or what it says where it fails, in each of two processes that meet."""
-    start_processes(_meet, (folder, work), nprocs=2, start_method="fork")
-    return [torch.load(folder / f"done-{process}") for process in range(2)]
+    """Run ``work(process)`` in two processes that meet; give the results, or the messages of errors."""
+    start_processes(_meet, (folder, work, ranks(2)), nprocs=2, start_method="fork")
+    return [torch.load(folder / f"done-{process}", weights_only=False) for process in range(2)]
 
 
-def _meet(process: int, folder: Path, work: Callable[[int], Any]) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
+def _meet(process: int, folder: Path, work: Callable[[int], Any], variables: list[dict[str, str]]) -> None:
+    os.environ.update(variables[process])
+    AcceleratorState._reset_state(reset_partial_state=True)
+    PartialState(cpu=True)
     try:
         done = work(process)
     except Exception as error:
@@ -87,7 +104,8 @@ def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
     newest = sorted((run / "checkpoints").glob("step-*"))[-1]
-    moments = {f"moment {name}": value for name, value in load_file(newest / "optimizer.safetensors").items()}
+    states = torch.load(newest / "optimizer.bin", weights_only=True)["state"]
+    moments = {f"moment {i}.{name}": value for i, state in states.items() for name, value in state.items()}
     return {name: value.clone() for name, value in (load_file(newest / "model.safetensors") | moments).items()}
 
 

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from rerank import Decoder, Lists, LoRA
 from rerank.kernels.memory import kept
 from rerank.models.load import load_model
-from rerank.training.gradient import Chunked, backpropagate
+from rerank.training.forward import ChunkedForward, ScoringModule, backpropagate
+from rerank.training.launch import start_accelerator
 from tests.builders import make_decoder, make_lists, train
 from tests.close import gradients_of
 from tests.training.helpers import assert_same, metrics, stopping_at
@@ -63,9 +64,12 @@ def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_
     for mode in ("full", "cached"):
         for count in (10, 40):
             model.zero_grad(set_to_none=True)
-            pairs = Chunked(model, inputs, np.arange(count), np.zeros(1, int), 256, "fp32", torch.device("cpu"))
+            accelerator = start_accelerator("fp32")
+            pairs = ChunkedForward(
+                accelerator, ScoringModule(model), model, inputs, np.arange(count), np.zeros(1, int), 256
+            )
             with kept(model) as graphs:
-                backpropagate(mode, pairs, lambda s: (s * torch.arange(len(s)).cos()).sum() + s.logsumexp(0))
+                backpropagate(mode, pairs, lambda s: (s * torch.arange(len(s)).cos()).sum() + s.logsumexp(0), last=True)
             peaks[mode, count] = graphs.peak
         found[mode] = gradients_of(model)
     assert found["full"] and all("lora" in name or "score" in name for name in found["full"])

@@ -18,10 +18,10 @@ from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import FlatInputs
 from rerank.relaxations import SmoothI
-from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.accumulate import MemoryLimits
 from scripts.bench.models import random_model
 from tests.builders import train
-from tests.training.helpers import gradients, whole_batch
+from tests.training.helpers import accumulator_of, gradients, whole_batch
 
 pytestmark = pytest.mark.gpu
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -131,7 +131,7 @@ def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> N
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24).to("cuda")
     batch, peaks = whole_batch(lists), {}
     for mode in ("cached", "full"):
-        step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", MemoryLimits(100), len(lists), gradient=mode)  # type: ignore[arg-type]
+        step = accumulator_of(model, lists, LOSS, MemoryLimits(100), micro_batch_size=len(lists), gradient=mode)
         for _ in range(2):  # the first has the parameters' gradients to make
             model.zero_grad(set_to_none=False)
             torch.cuda.reset_peak_memory_stats()

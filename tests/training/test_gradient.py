@@ -32,11 +32,11 @@ from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.scoring.shared import score_shared
+from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import Batches
-from rerank.training.gradient import graph_bytes, tokens_that_fit
-from rerank.training.step import Gradients, MemoryLimits
+from rerank.training.forward import graph_bytes, tokens_that_fit
 from tests.builders import make_model, random_run, write_collection, write_features
-from tests.training.helpers import assert_equal, assert_same, by_two, gradients
+from tests.training.helpers import accumulator_of, assert_equal, assert_same, by_two, gradients
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists) -
     for mode in ("cached", "full"):
         for depth in (20, 150):
             batch = next(Batches(lists, np.array([0]), Full(depth), 1, None, seed=0).epoch(0))
-            step = Gradients(model, model.inputs(lists), lists, LOSS, "fp32", MemoryLimits(300), gradient=mode)  # type: ignore[arg-type]
+            step = accumulator_of(model, lists, LOSS, MemoryLimits(300), gradient=mode)
             with kept(model) as count:
                 step.accumulate(batch, 1)
             assert count.bytes == 0
@@ -246,20 +246,18 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
 def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp_path: Path) -> None:
     """They have different numbers of lists, documents and chunks; both end with the gradient that one process gets."""
     whole = gradients(model, lists, LOSS)
-    options = {"gradient": "cached", "token_budget": 300, "processes": 2}
-    for value, found in by_two(tmp_path, lambda process: gradients(model, lists, LOSS, process=process, **options)):
+    options = {"gradient": "cached", "token_budget": 300}
+    for value, found in by_two(tmp_path, lambda process: gradients(model, lists, LOSS, **options)):
         assert value == pytest.approx(whole[0], rel=1e-5)
         assert_equal(found, whole[1])
 
 
-def _unused_after(folder: Path, process: int = 0, processes: int = 1) -> dict[str, Tensor]:
+def _unused_after(folder: Path) -> dict[str, Tensor]:
     """Three steps of a network with a parameter that no score depends on."""
     lists, model = features(folder)
     model.unused = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
-    step = Gradients(
-        model, model.inputs(lists), lists, ListNet(), "fp32", MemoryLimits(300), process=process, processes=processes
-    )
+    step = accumulator_of(model, lists, ListNet(), MemoryLimits(300))
     for groups in Batches(lists, np.arange(len(lists)), Full(), 4, 3, 42).epoch(0):
         step.accumulate(groups, 1)
         optimizer.step()
@@ -271,7 +269,7 @@ def test_what_no_score_depends_on_does_not_decay_in_two_processes_either(tmp_pat
     """A gradient of zeros would let AdamW's decay move it; one process leaves it without a gradient."""
     alone = _unused_after(tmp_path)
     assert alone["unused"].tolist() == [1, 1, 1]
-    for found in by_two(tmp_path, lambda process: _unused_after(tmp_path / str(process), process, 2)):
+    for found in by_two(tmp_path, lambda process: _unused_after(tmp_path / str(process))):
         found["layers.2.bias"] = alone["layers.2.bias"]  # no gradient but rounding, of which Adam makes whole steps
         torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4)
         assert found["unused"].tolist() == [1, 1, 1]

@@ -12,8 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from rerank.kernels.flat import reads_flat
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.training.gradient import graph_bytes
-from scripts.bench.count_kernels import as_on_a_gpu
+from rerank.training.forward import graph_bytes
 
 HIDDEN, MIDDLE = 64, 160
 
@@ -45,16 +44,6 @@ def test_weights_that_are_cast_once_cost_no_token(lists: Lists, tiny_model: Path
     matrices = sum(p.numel() for n, p in model.named_parameters() if p.ndim == 2 and "embedding" not in n)
     assert at_once == pytest.approx(2 * matrices, rel=0.2)
     assert each < cost(model, lists)
-
-
-@pytest.mark.parametrize("kind", ["bert", "modernbert"])
-def test_a_forward_pass_and_the_meta_device_agree(kind: str, lists: Lists, tiny_model: Path, tmp_path: Path) -> None:
-    """The first by attention on a CPU, the second by a GPU's, of whose graph nothing is computed."""
-    model = made(kind, 4, tiny_model, tmp_path)
-    here = cost(model, lists)
-    model.to("meta")
-    with as_on_a_gpu():
-        assert cost(model, lists) == pytest.approx(here, rel=0.05)
 
 
 def test_a_layer_of_bert_keeps_its_states(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:

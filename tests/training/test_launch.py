@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from rerank.errors import UserError
+from rerank.lists.data import ListsData
+from rerank.losses import ListNet
+from rerank.models.vectors.mlp import MLP
 from rerank.scoring.together import check_gpus, group, together
-from rerank.training.launch import agree, check_launcher, launched
-from rerank.training.step import MemoryLimits
+from rerank.training import launch
+from rerank.training.accumulate import MemoryLimits
+from rerank.training.config import TrainConfig
+from rerank.training.launch import agree, chosen_precision, micro_batch_size, start_accelerator
 from tests.forked import fork, ranks
 from tests.training.helpers import by_two
 
@@ -21,7 +26,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs; start one for each") as caught:
-        check_launcher()
+        check_gpus()
     assert "\n" not in str(caught.value)
 
 
@@ -41,32 +46,73 @@ def test_idle_gpus_are_said_once(
 
 
 @pytest.mark.parametrize(
-    ("switch", "value", "ours"),
+    ("configured", "switch", "chosen"),
+    [("auto", "bf16", "bf16"), ("bf16", "bf16", "bf16"), ("fp32", "no", "fp32"), ("bf16", None, "bf16")],
+)
+def test_precision_comes_from_the_launcher_or_the_configuration(
+    configured: str, switch: str | None, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if switch is not None:
+        monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", switch)
+    assert chosen_precision(configured)[0] == chosen  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("configured", "switch", "said"),
     [
-        ("MIXED_PRECISION", "fp16", "--mixed_precision fp16 .* leave it at no, and give --precision"),
-        ("GRADIENT_ACCUMULATION_STEPS", "4", "--gradient_accumulation_steps 4 .* leave it at 1, and give --batch_size"),
-        ("DYNAMO_BACKEND", "INDUCTOR", "--dynamo_backend inductor .* without torch.compile"),
+        ("fp32", "bf16", "^precision: fp32 contradicts accelerate launch --mixed_precision bf16"),
+        ("auto", "fp8", "^accelerate launch: --mixed_precision fp8 is not supported"),
     ],
 )
-def test_accelerates_own_switches_are_refused(
-    switch: str, value: str, ours: str, monkeypatch: pytest.MonkeyPatch
+def test_precision_raises_when_launcher_and_configuration_differ(
+    configured: str, switch: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, unset in (("MIXED_PRECISION", "no"), ("DYNAMO_BACKEND", "NO")):  # what the launcher always sets
-        monkeypatch.setenv(f"ACCELERATE_{name}", unset)
-    check_launcher()
-    monkeypatch.setenv(f"ACCELERATE_{switch}", value)
-    with pytest.raises(UserError, match=f"^accelerate launch: {ours}"):
-        check_launcher()
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", switch)
+    with pytest.raises(UserError, match=said):
+        chosen_precision(configured)  # type: ignore[arg-type]
 
 
-def test_errors_are_told_as_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"^tracker: Unsupported logging capability: nonsense"):
-        launched(["nonsense"], tmp_path)
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp8")
-    AcceleratorState._reset_state(True)  # what another test has launched in this process would be kept
-    with pytest.raises(UserError, match=r"^accelerate launch: Using `fp8` precision requires"):
-        launched([], tmp_path)
-    AcceleratorState._reset_state(True)
+def config(**settings: Any) -> TrainConfig:
+    return TrainConfig(ListsData("lists"), MLP(hidden=[4]), ListNet(), batch_size=16, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "launched", "processes", "size"),
+    [
+        ({}, None, 2, None),
+        ({"micro_batch_size": 3}, None, 2, 3),
+        ({"gradient_accumulation_steps": 4}, None, 2, 2),
+        ({}, 4, 1, 4),
+        ({"gradient_accumulation_steps": 4}, 4, 1, 4),
+        ({"gradient_accumulation_steps": 3}, None, 1, 6),
+        ({}, 100, 2, 1),
+    ],
+)
+def test_accumulation_steps_cut_the_batch(
+    settings: dict[str, int], launched: int | None, processes: int, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: launched)
+    assert micro_batch_size(config(**settings), processes) == size
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: 2 contradicts .*_steps 4"),
+        ({"micro_batch_size": 2}, "micro_batch_size: 2 and gradient_accumulation_steps: 4 both cut the batch"),
+    ],
+)
+def test_accumulation_steps_raise_when_settings_differ(
+    settings: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: 4)
+    with pytest.raises(UserError, match=said):
+        micro_batch_size(config(**settings), 1)
+
+
+def test_unknown_trackers_raise(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^accelerate: Unsupported logging capability: nonsense"):
+        start_accelerator("fp32", tmp_path, ["nonsense"])
 
 
 @pytest.mark.parametrize(

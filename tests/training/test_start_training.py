@@ -113,7 +113,7 @@ def test_what_a_run_leaves(words: list[str], tmp_path: Path, monkeypatch: pytest
     of_hub = {r.metric_type: r.metric_value for r in ModelCard.load(run / "best" / "README.md").data.eval_results}
     assert of_hub == alone, "what the hub's library loads is the text part"
     assert " | ".join(f"{value:.4f}" for value in alone.values()) in card
-    assert f"{contract['start']['weights'][0]:.4g} z(bm25) + this score" in card
+    assert "adds z-scores of bm25 to this score" in card
     monkeypatch.chdir(run / "best")
     names: dict[str, Any] = {}
     found = []
@@ -140,8 +140,8 @@ def test_what_a_run_leaves(words: list[str], tmp_path: Path, monkeypatch: pytest
 def test_the_column_is_part_of_the_id(words: list[str], tmp_path: Path) -> None:
     train([*words, f"--output={tmp_path / 'run'}", "--epochs=1"])
     identity = json.loads((tmp_path / "run" / "identity.json").read_text())
-    assert "bm25:z100" in identity["data"]["train"]
-    assert (identity["model"]["start"], identity["model"]["start_depth"]) == (["bm25"], 100)
+    assert "column bm25:z100" in identity["data"]["train"]
+    assert identity["model"]["start"] == "bm25"
 
 
 def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words: list[str], tmp_path: Path) -> None:

@@ -77,13 +77,3 @@ def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> Non
         own = lists.grades[lists.offsets[group.query] : lists.offsets[group.query + 1]]
         kinds = sorted(set((own > 0).tolist()))  # some lists have relevant documents only
         assert sorted(lists.grades[group.rows] > 0) == kinds
-
-
-def test_the_gradient_of_embeddings_is_dense_though_that_of_a_chunk_is_not(model: CrossEncoder, lists: Lists) -> None:
-    """A chunk's holds rows of tokens; nothing of that is left afterwards."""
-    module = model.network.get_input_embeddings()
-    seen: list[bool] = []
-    hook = module.weight.register_hook(lambda gradient: seen.append(gradient.is_sparse))
-    gradients(model, lists, ListNet(), gradient="cached", token_budget=100)
-    hook.remove()
-    assert len(seen) > 2 and all(seen) and not module.sparse and not module.weight.grad.is_sparse

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from rerank import stops
-from rerank.training.checkpoint import State, load_checkpoint, save_checkpoint
+from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
+from rerank.training.launch import start_accelerator
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
@@ -127,14 +128,16 @@ def test_a_second_signal_from_python_leaves_the_last_checkpoint(
     assert not newest(tmp_path / "run"), "none was written"
 
 
-def test_a_checkpoint_takes_the_place_of_one_of_the_same_step(tmp_path: Path) -> None:
+def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
     """What is stopped while it measures the test lists has written the last step's already."""
-    network = torch.nn.Linear(2, 1)
-    optimizer = torch.optim.AdamW(network.parameters())
+    network, state = torch.nn.Linear(2, 1), State(step=3)
+    accelerator = start_accelerator("fp32")
+    register_state(accelerator, network, state)
     for best in (0.5, 0.75):
-        save_checkpoint(tmp_path, State(step=3, best=best), network, optimizer)
-    state = load_checkpoint(tmp_path, network, optimizer)
-    assert state is not None and state.best == 0.75
+        state.best = best
+        save_checkpoint(accelerator, tmp_path, 3)
+    state.best = None
+    assert load_checkpoint(accelerator, tmp_path) and state.best == 0.75
     assert len([*(tmp_path / "checkpoints").iterdir()]) == 1
 
 

@@ -26,18 +26,18 @@ from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
 from rerank.settings.described import described
 from rerank.storage.identity import identify
+from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from rerank.training.ids import data_identity
-from rerank.training.step import Gradients, MemoryLimits
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
 from tests.experiments.settings import write_experiment
 from tests.forked import together
-from tests.training.helpers import gradients, whole_batch
+from tests.training.helpers import accumulator_of, gradients, whole_batch
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
     with caplog.at_level(logging.INFO, logger="rerank"):
         run = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "run")
     lines = logged(run)
-    steps = [line for line in lines if "rate" in line]
+    steps = [line for line in lines if "learning_rate" in line]
     skipped = [bool(line.get("skipped")) for line in steps]
     assert skipped == [False] * (len(steps) // 2) + [True] * (len(steps) // 2)
     assert {line["documents/s"] for line in steps if line.get("skipped")} == {0.0}, "nothing was scored"
@@ -215,7 +215,7 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
         assert epoch["mean_loss"] == pytest.approx(np.mean(own) if own else 0.0)
     values = [line["validation"] for line in epochs]
     assert values[1] == values[2] == values[3]
-    rates = [line["rate"] for line in steps]
+    rates = [line["learning_rate"] for line in steps]
     assert rates == sorted(rates, reverse=True) and rates[-1] < rates[len(rates) // 2]
 
 
@@ -250,7 +250,7 @@ def test_dead_lists_are_counted(lists: Lists, tmp_path: Path, caplog: pytest.Log
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="rerank"):
             run = fit(config(tmp_path, loss, epochs=1, gradient="cached"), tmp_path / f"run-{dead}")
-        steps = [line for line in logged(run) if "rate" in line]
+        steps = [line for line in logged(run) if "learning_rate" in line]
         assert [line["dead_lists"] / line["lists"] for line in steps] == [dead] * len(steps)  # type: ignore[operator]
         (epoch,) = (line for line in logged(run) if "mean_loss" in line)
         assert epoch["dead_lists"] == dead
@@ -272,7 +272,7 @@ def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
         expected += bool(slope.abs().max() <= 1e-7)
     assert 0 < expected < len(usable)
     for size in (None, 1, 4):
-        step = Gradients(model, model.inputs(lists), lists, loss, "fp32", MemoryLimits(10**6), size)
+        step = accumulator_of(model, lists, loss, MemoryLimits(10**6), micro_batch_size=size)
         done = step.accumulate(whole_batch(lists), 1)
         assert (done.dead, done.lists) == (expected, len(usable))
 
@@ -302,4 +302,4 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
 def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
     splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
     plain, read = data_identity(splits, ["x"]), data_identity(splits, ["x"], ["teacher"])
-    assert set(read["train"]) - set(plain["train"]) == {"teacher"} and read["validation"] == plain["validation"]
+    assert set(read["train"]) - set(plain["train"]) == {"column teacher"} and read["validation"] == plain["validation"]

@@ -43,7 +43,8 @@ def test_a_run_folder_holds_what_the_readme_says(options: list[str], tmp_path: P
     run, before = tmp_path / "run", dict(os.environ)
     measures = train([*options, f"--output={run}"])
     changed = {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
-    assert not {key for key in changed if not key.startswith(("ACCELERATE", "PYTEST", "FORK"))}, "it is the user's"
+    theirs = ("ACCELERATE", "PYTEST", "FORK", "TORCHINDUCTOR", "ONEDNN")
+    assert not {key for key in changed if not key.startswith(theirs)}, "it is the user's"
     assert read_json(run / "measures.json").items() >= measures.items()
     assert 0 < measures["validation"]["nDCG"] <= 1
     lines = metrics(run)
@@ -80,8 +81,8 @@ def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> No
     whole = weights(run)
     (run / "measures.json").unlink()
     newest = sorted((run / "checkpoints").glob("step-*"))[-1]
-    data = (newest / "optimizer.safetensors").read_bytes()
-    (newest / "optimizer.safetensors").write_bytes(data[: len(data) // 2])
+    data = (newest / "model.safetensors").read_bytes()
+    (newest / "model.safetensors").write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match=f"{newest.name}.*remove this folder to resume from step-"):
         train([*options, f"--output={run}"])
     shutil.rmtree(newest)
@@ -91,7 +92,7 @@ def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> No
 
 def test_early_stopping_keeps_the_best(options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
-    train([*options, f"--output={run}", "--epochs=30", "--patience=2", "--optimization.encoder_lr=0.03"])
+    train([*options, f"--output={run}", "--epochs=30", "--patience=2", "--optimization.encoder_lr=0.01"])
     values = [line["validation"]["nDCG"] for line in metrics(run) if "validation" in line]  # type: ignore[index]
     assert len(values) < 30
     assert len(values) - 1 - int(np.argmax(values)) == 2
@@ -114,19 +115,11 @@ def test_what_cannot_work_is_refused_before_anything_is_written(options: list[st
         assert not run.exists(), extra
 
 
-def test_launchers_that_shard_a_model_are_refused(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(UserError, match=r"FSDP is not supported.* \(configs/accelerate/gpus\.yaml"):
-        train([*options, f"--output={tmp_path / 'run'}"])
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_accelerate_reads_its_configurations(path: Path) -> None:
     config = load_config_from_file(str(path))
     assert config.distributed_type == DistributedType.MULTI_GPU and config.num_processes % config.num_machines == 0
-    assert config.mixed_precision == "no", "precision is rerank's"
+    assert config.mixed_precision == "no", "the run's configuration decides, unless somebody sets it"
     assert f"--config_file configs/accelerate/{path.name}" in path.read_text(), "it says how to launch"
 
 

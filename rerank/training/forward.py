@@ -1,0 +1,249 @@
+"""Score the candidates of a micro-batch and backpropagate a loss of all scores, whole or a chunk at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rerank.kernels.memory import free_memory, kept, sent
+from rerank.kernels.precision import Precision, autocast
+from rerank.lists.view import Lists
+from rerank.models.base import Inputs
+from rerank.models.scorer import Scorer
+from rerank.storage.arrow import Array, list_numbers, starts_of
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+Mode = Literal["full", "cached"]
+
+RESCORE_TOLERANCE = 0.01
+"""Largest difference of a score computed twice, as a share of the largest score; another dropout mask exceeds it."""
+
+PROBE_TOKENS = 2048
+"""Tokens of the forward pass that is measured."""
+
+PROBE_LISTS = 256
+"""Lists among which the one with the most tokens is measured."""
+
+GRAPH_SHARE = 0.5
+"""Share of the free memory for graphs; the rest is for what forward and backward passes need in between."""
+
+BYTES_PER_PARAMETER = 12
+"""A gradient and two moments, in float32."""
+
+
+class ScoringModule(nn.Module):
+    """Score a collated batch through ``forward``, which Accelerate wraps."""
+
+    def __init__(self, scorer: Scorer) -> None:
+        super().__init__()
+        self.scorer = scorer
+
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.scorer.score(batch)
+
+
+class RngSnapshot:
+    """Random states of torch and running statistics of batch norms, to score the same chunk again."""
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.device = None if device.type == "cpu" else device
+        self.cpu = torch.get_rng_state()
+        self.own = torch.get_device_module(device).get_rng_state(device) if self.device else None
+        norms = (module for module in model.modules() if getattr(module, "track_running_stats", False))
+        self.statistics = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers(recurse=False)]
+
+    def restore(self) -> None:
+        torch.set_rng_state(self.cpu)
+        if self.device:
+            torch.get_device_module(self.device).set_rng_state(self.own, self.device)
+        for buffer, before in self.statistics:
+            buffer.copy_(before)
+
+
+class ChunkedForward:
+    """Score the candidates of lists, cut into chunks that go through the model one after the other.
+
+    Args:
+        model: the model as Accelerate prepared it.
+        scorer: the same model, unwrapped.
+        rows: ``[N]`` rows of the candidates in the store, list after list.
+        starts: positions in ``rows`` at which a list starts.
+        budget: rows of matrix products (tokens) per chunk at most.
+        on_scored: told the number of documents after each pass.
+
+    Attributes:
+        difference: largest difference between first and second scores, as a share of the largest score.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        model: nn.Module,
+        scorer: Scorer,
+        inputs: Inputs,
+        rows: Array,
+        starts: Array,
+        budget: int,
+        on_scored: Callable[[int], object] | None = None,
+    ) -> None:
+        self.accelerator, self.model, self.scorer, self.inputs = accelerator, model, scorer, inputs
+        self.device, self._on_scored = accelerator.device, on_scored
+        self.rows, self._list_of = rows, list_numbers(len(rows), starts)
+        self.chunks = inputs.chunks(rows, starts, budget)
+        self.beside = None if inputs.beside is None else sent(inputs.beside(rows), self.device)
+        self.difference = torch.zeros((), device=self.device)
+
+    def score(self, chunk: Array) -> Tensor:
+        batch = self.inputs.collate(self.rows[chunk], starts_of(self._list_of[chunk]))
+        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()})
+        if self._on_scored is not None:
+            self._on_scored(len(scores))
+        return scores
+
+    def in_order(self, parts: list[Tensor]) -> Tensor:
+        """Join the scores of all chunks, ``[N]`` in the order of the pairs."""
+        if len(parts) == 1 and (np.diff(self.chunks[0]) == 1).all():
+            return parts[0]
+        order = sent(torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")), self.device)
+        return torch.cat(parts)[order]
+
+    def joined(self, scores: Tensor) -> Tensor:
+        """Add what the model adds to the scores of its chunks, such as a residual of first-stage scores."""
+        return scores if self.beside is None else self.scorer.joined(scores, self.beside)
+
+    def unsynchronised(self) -> AbstractContextManager[None]:
+        return self.accelerator.no_sync(self.model)
+
+    def exchange_gradients(self) -> None:
+        """Exchange accumulated gradients in a pass of weight zero over the first chunk."""
+        (self.score(self.chunks[0]).sum() * 0.0).backward()
+
+
+def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
+    r"""Add the gradient of ``loss(scores)`` to the parameters of the model.
+
+    With scores :math:`s(\theta) \in R^N` the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
+    \nabla_\theta s_i`: the loss needs all scores, but the rest needs the graph of one chunk at a time. Both modes
+    compute this sum, with the same random numbers.
+
+    Args:
+        mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
+            of the loss on the scores, then scores each chunk again and backpropagates its share (Gao et al. 2021).
+        forward: what is scored.
+        loss: a scalar of scores ``[N]`` in the order of the pairs.
+        last: whether processes exchange gradients in the last backward pass.
+    """
+    if mode == "full" or len(forward.chunks) == 1:
+        _full(forward, loss, last)
+    else:
+        _cached(forward, loss, last)
+
+
+def _full(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
+    *others, final = forward.chunks
+    with forward.accelerator.autocast():  # one block for all chunks: weights are cast once
+        with forward.unsynchronised():
+            parts = [forward.score(chunk) for chunk in others]
+        # Gradients are exchanged in a backward pass if the forward pass before it was synchronised.
+        with nullcontext() if last else forward.unsynchronised():
+            parts.append(forward.score(final))
+    with nullcontext() if last else forward.unsynchronised():
+        forward.accelerator.backward(loss(forward.joined(forward.in_order(parts))))
+
+
+def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
+    *others, final = forward.chunks
+    device, parts, states = forward.device, [], []
+    with forward.unsynchronised():
+        with torch.no_grad(), forward.accelerator.autocast():
+            for chunk in others:
+                states.append(RngSnapshot(forward.scorer, device))
+                parts.append(forward.score(chunk))
+        graph = forward.score(final)  # keeps its graph at once: it is scored once
+        scores = forward.in_order([*parts, graph.detach()]).requires_grad_()
+        forward.accelerator.backward(loss(forward.joined(scores)))
+        gradient = scores.grad
+        assert gradient is not None
+        graph.backward(gradient[_positions(device, final)])
+    del graph
+    after, difference = RngSnapshot(forward.scorer, device), torch.zeros((), device=device)
+    again = reversed(list(zip(others, states, parts, strict=True)))  # the order of a full graph
+    for number, (chunk, state, first) in enumerate(again, 1):
+        state.restore()
+        with nullcontext() if last and number == len(others) else forward.unsynchronised():
+            second = forward.score(chunk)
+            difference = torch.maximum(difference, (second.detach() - first).abs().max())
+            second.backward(gradient[_positions(device, chunk)])
+        del second
+    after.restore()
+    forward.difference = difference / scores.detach().abs().max().clamp(min=torch.finfo(difference.dtype).tiny)
+
+
+def _positions(device: torch.device, positions: Array) -> Tensor:
+    return sent(torch.from_numpy(positions), device)
+
+
+def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
+    """Test whether a pass over two documents leaves a trained parameter without a gradient, as DDP must know."""
+    training = scorer.training
+    scorer.eval()
+    rows = lists.row_numbers[: min(2, int(lists.lengths[0]))]
+    scorer.score(inputs.collate(rows, np.zeros(1, np.int64))).sum().backward()
+    unused = any(parameter.requires_grad and parameter.grad is None for parameter in scorer.parameters())
+    scorer.zero_grad(set_to_none=True)
+    scorer.train(training)
+    return unused
+
+
+def tokens_that_fit(
+    scorer: Scorer, inputs: Inputs, lists: Lists, usable: Array, precision: Precision
+) -> tuple[int | None, str]:
+    """Estimate how many tokens (documents, for feature vectors) fit the free memory with their graph, and say why.
+
+    Two forward passes over long pairs measure the cost of a token. The count is rounded down to a power of two, so that
+    it does not follow every change of the memory that other programs leave. None if the free memory is unknown.
+    """
+    device = next(scorer.parameters()).device
+    free = free_memory(device)
+    if free is None:
+        return None, f"free memory unknown on {device.type}"
+    trained = sum(p.numel() for p in scorer.parameters() if p.requires_grad)
+    room = GRAPH_SHARE * max(0, free - BYTES_PER_PARAMETER * trained)
+    per_token, fixed = graph_bytes(scorer, inputs, lists, usable[:PROBE_LISTS], precision)
+    tokens = 2 ** int(np.log2(max(1.0, (room - fixed) / per_token)))
+    return tokens, f"{room / 1e9:.1f} GB of memory, {per_token / 1e3:.1f} kB a token"
+
+
+def graph_bytes(
+    scorer: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision
+) -> tuple[float, float]:
+    """Measure the bytes that a graph keeps per token, and once for all of them, such as weights cast to bf16.
+
+    The longest pairs of the longest of some lists are scored, then half of them.
+    """
+    device = next(scorer.parameters()).device
+    candidates = [np.arange(lists.starts[i], lists.starts[i] + lists.lengths[i]) for i in among]
+    longest = candidates[int(np.argmax([inputs.lengths(rows).sum() for rows in candidates]))]
+    chunk = inputs.chunks(longest, np.zeros(1, np.int64), PROBE_TOKENS)[0]
+    before = {name: value.clone() for name, value in scorer.named_buffers()}
+    tokens, sizes = [], []
+    for part in (chunk, chunk[: len(chunk) // 2]) if len(chunk) > 3 else (chunk,):  # batch norm takes two or more
+        batch = inputs.collate(longest[part], np.zeros(1, np.int64))
+        with kept(scorer) as count, autocast(precision, device):
+            scores = scorer.score({name: sent(value, device) for name, value in batch.items()})
+            sizes.append(count.bytes)
+            del scores
+        tokens.append(int(inputs.lengths(longest[part]).sum()))
+    for name, value in scorer.named_buffers():
+        value.copy_(before[name])  # running statistics do not see the probe
+    if len(sizes) == 1:
+        return max(1.0, sizes[0] / tokens[0]), 0.0
+    per_token = max(1.0, (sizes[0] - sizes[1]) / (tokens[0] - tokens[1]))
+    return per_token, max(0.0, sizes[0] - per_token * tokens[0])
