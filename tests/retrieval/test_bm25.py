@@ -217,7 +217,7 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
         list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
 
 
-@pytest.mark.parametrize("kind", ["files", "beir", "rank_llm"])
+@pytest.mark.parametrize("kind", ["files", "beir"])
 def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path, kind: str) -> None:
     """Ids, fields, counts and sizes stay as they are."""
     folder = tmp_path / "c"
@@ -225,15 +225,11 @@ def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path,
     name, content = {
         "files": ("docs.tsv", "1\tan {}\n2\ta lion\n"),
         "beir": ("corpus.jsonl", '{{"_id": "1", "title": "", "text": "an {}"}}\n{{"_id": "2", "text": "lion"}}\n'),
-        "rank_llm": (
-            "x.json",
-            '[{{"query": "q", "hits": [{{"qid": 1, "docid": "1", "content": "an {}", "rank": 1, "score": 1}}]}}]',
-        ),
     }[kind]
     path, indexes = folder / name, []
     for animal, found in (("hyena", []), ("zebra", ["1"])):  # as long as each other
         path.write_text(content.format(animal))
-        indexes.append(build_index(open_collection(f"{kind}:{path if kind == 'rank_llm' else folder}")))
+        indexes.append(build_index(open_collection(f"{kind}:{folder}")))
         assert [scored.id for scored in BM25().search(indexes[-1], [Query("q", "zebra")])["q"]] == found
     assert indexes[0] != indexes[1]
 
