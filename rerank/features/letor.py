@@ -17,7 +17,7 @@ from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
 from rerank.storage.locks import exclusive_lock
 
-FORMAT = "1"
+FORMAT = "2"
 """Goes into the key of every parsed file; another number parses all files again."""
 
 NAMES = {

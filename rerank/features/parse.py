@@ -1,15 +1,12 @@
-"""From a LETOR or svmlight file to a lists folder: in parallel, in the memory of a few blocks, and at one go."""
+"""Store a LETOR or svmlight file as a lists folder, in the memory of a few blocks."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,10 +30,10 @@ DOCUMENT_IDS = pa.schema([("doc_id", pa.string())])
 
 
 def store_features(path: Path, folder: Path, key: str, layout: Layout | None = None) -> Lists:
-    """Parse a file into a lists folder with the column ``features``, whose numbers are called as in the file.
+    """Store a file as a lists folder with the column ``features``, whose numbers are named as in the file.
 
     The order of a list is the order of the file. Queries that are in several places of the file are joined. ``key`` is
-    the hash of everything that decides what the folder holds, ``layout`` that of the training file, where this is none.
+    the hash of everything that decides what the folder holds; ``layout`` is that of the training file, for others.
     """
     with atomic_folder(folder) as temporary:
         raw, kept = temporary / "features.raw", list[Block]()  # everything but the features, which wait on the disk
@@ -58,38 +55,17 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
 
 
 def _parse_file(path: Path, layout: Layout | None) -> Iterator[Block]:
-    """The rows of a file in order, a block at a time, parsed ahead in threads."""
-    threads = os.cpu_count() or 1
+    """Parse a file block by block."""
     size = None if path.suffix in COMPRESSED else path.stat().st_size
     qid: bool | None = None
     line = 1
-    waiting: deque[tuple[int, Future[Block]]] = deque()
-    with (
-        tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=None) as bar,
-        ThreadPoolExecutor(threads) as pool,
-    ):
-        try:
-            for text in read_blocks(path):
-                if qid is None:
-                    qid = has_qid(text)
-                if qid is not None:
-                    waiting.append((len(text), pool.submit(parse_block, text, str(path), line, qid=qid, layout=layout)))
-                line += text.count(b"\n")
-                if len(waiting) > threads:
-                    yield from _finished(waiting, bar)
-            while waiting:
-                yield from _finished(waiting, bar)
-        finally:
-            for _, future in waiting:
-                future.cancel()
-
-
-def _finished(waiting: deque[tuple[int, Future[Block]]], bar: Any) -> Iterator[Block]:
-    length, future = waiting.popleft()
-    block = future.result()
-    bar.update(length)
-    if len(block.grades):
-        yield block
+    with tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=None) as bar:
+        for text in read_blocks(path):
+            qid = has_qid(text) if qid is None else qid
+            if qid is not None and len((block := parse_block(text, str(path), line, qid=qid, layout=layout)).grades):
+                yield block
+            line += text.count(b"\n")
+            bar.update(len(text))
 
 
 def sizes_file(path: Path) -> Path:
