@@ -1,11 +1,11 @@
-"""A collection's own titles, or first sentences, as queries: lists to train on where nobody has judged anything."""
+"""Pseudo-queries: a collection's titles or first sentences, to train on without judgments."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from heapq import nsmallest
 
@@ -14,39 +14,31 @@ from rerank.errors import UserError
 from rerank.progress import log
 from rerank.storage.files import digest
 
-WORDS = (3, 64)
-"""Words that a query has at least and at most: what is shorter names nothing, what is longer is no title."""
+KINDS = ("titles", "first-sentences")
+WORDS = range(3, 65)
+"""Possible numbers of words in a query."""
 
 REST = 5
-"""Words that a document has at least without its title."""
+"""Words that a document has at least without its query."""
 
+# A sentence ends with a full stop and white space before anything but a small letter, or at an empty line.
 SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])|\n\s*\n")
-"""Where a sentence ends: a full stop, and then white space and no small letter; or an empty line."""
-
+# A heading is a first line without a full stop, above an empty line.
 HEADING = re.compile(r"[^\n]*[^\s.!?][^\S\n]*\n\s*\n")
-"""A first line that is no sentence, and an empty line below it."""
 
 
 def first_sentence(text: str) -> tuple[str, str]:
-    """The first sentence of a text, and the others; a heading above it stays with these."""
+    """Split off the first sentence of a text; a heading above it stays with the rest."""
     heading = HEADING.match(text)
     start = heading.end() if heading else 0
     first, *rest = SENTENCE.split(text[start:], maxsplit=1)
     return first, text[:start] + "".join(rest)
 
 
-KINDS: dict[str, Callable[[str], tuple[str, str]]] = {
-    "titles": lambda text: text.partition("\n")[::2],
-    "first-sentences": first_sentence,
-}
-"""What can be taken from a document, by its text: the query, and what is left."""
-
-
 class OwnQueries:
-    r"""Another collection without its titles (or first sentences), which are its queries.
+    r"""Another collection whose titles (or first sentences) are its queries, and are removed from all documents.
 
-    The document that a title was taken from is relevant to it, and nothing else is known. All documents lose theirs,
-    so that a relevant one looks like the others.
+    The document that a query was taken from is relevant to it; nothing else is judged.
 
     >>> from rerank import Texts
     >>> texts = {"1": "How lists are sorted\nTimsort merges runs that are sorted.", "2": "One line."}
@@ -60,11 +52,10 @@ class OwnQueries:
         self.name = f"{source.name} by its {kind}"
 
     def documents(self) -> Iterator[Document]:
-        for document in self.source.documents():
-            yield Document(document.id, self._parts(document.text)[1])
+        return (Document(document.id, self._parts(document.text)[1]) for document in self.source.documents())
 
     def queries(self) -> Iterator[Query]:
-        """The titles that one document alone has, in the order of the documents, by the documents' ids."""
+        """Yield the queries that a single document has, in the order and with the ids of the documents."""
         yield from self._queries
 
     @cached_property
@@ -72,7 +63,7 @@ class OwnQueries:
         found: dict[str, str] = {}
         for document in self.source.documents():
             title, rest = self._parts(document.text)
-            if WORDS[0] <= len(title.split()) <= WORDS[1] and len(rest.split()) >= REST:
+            if len(title.split()) in WORDS and len(rest.split()) >= REST:
                 found[document.id] = title
         plain = {id: title.lower().rstrip(".") for id, title in found.items()}
         times = Counter(plain.values())
@@ -94,16 +85,16 @@ class OwnQueries:
         return digest(self.source.fingerprint(), self.kind, "2")
 
     def _parts(self, text: str) -> tuple[str, str]:
-        """The query that a document gives, empty where it gives none, and the document without it."""
-        taken, rest = KINDS[self.kind](text)
+        """Split a document into its query, which may be empty, and the rest."""
+        taken, rest = text.partition("\n")[::2] if self.kind == "titles" else first_sentence(text)
         return (" ".join(taken.split()), rest.strip()) if rest.strip() else ("", text)
 
 
 def own_queries(source: Collection, queries: object) -> OwnQueries | None:
-    """The collection by its own queries, where words such as ``titles`` or ``titles:2000`` ask for it."""
+    """Return the collection with its own queries if words such as ``titles`` or ``titles:2000`` ask for them."""
     kind, colon, count = queries.partition(":") if isinstance(queries, str) else ("", "", "")
     if kind not in KINDS:
         return None
     if colon and not (count.isdecimal() and int(count)):
-        raise UserError(f"queries: {queries}: expected a number of queries, such as {kind}:2000")
+        raise UserError(f"--queries: {queries}: expected a number of queries, such as {kind}:2000")
     return OwnQueries(source, kind, int(count) if colon else None)

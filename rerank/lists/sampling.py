@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -78,10 +77,6 @@ class Full(Sampler):
 
     def reach(self, labels: Array) -> Array:
         return np.arange(len(labels) if self.depth is None else min(self.depth, len(labels)))
-
-    def identity(self) -> dict[str, Any]:
-        """With a depth, lists that have nothing to learn from above it are left out, which they once were not."""
-        return super().identity() | ({} if self.depth is None else {"left_out": "below the depth"})
 
 
 class Random(Sampler):
@@ -174,10 +169,6 @@ class PositivesNegatives(Sampler):
         rng, counts = np.random.default_rng(seed), (self.positives, self.negatives)
         chosen = [rng.choice(pool, min(n, len(pool)), replace=False) for pool, n in zip(pools, counts, strict=True)]
         return np.sort(np.concatenate(chosen)).astype(np.int64)
-
-    def identity(self) -> dict[str, Any]:
-        """The arguments, with one that there was once: the ids of trainings that were kept hold it."""
-        return super().identity() | {"refresh": False}
 
 
 class Pairs(Sampler):

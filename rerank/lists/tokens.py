@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BATCH = 1024
-CHARACTERS = 16
-"""Characters of a long text that are read for each token that is kept; words are shorter almost always."""
-
-APART = re.compile(r"(?<=[0-9A-Za-z]) (?=[0-9A-Za-z])")
-LOCAL = {"BertNormalizer", "Lowercase", "Nmt", "Precompiled", "Prepend", "Strip", "StripAccents"}
-LOCAL |= {"NFC", "NFD", "NFKC", "NFKD"}
-"""Normalizers that change a character by its neighbours alone, and none across a space between ASCII letters."""
-
-WITHIN_WORDS = {"Digits", "Punctuation"}
-"""Pre-tokenizers that split, and change nothing."""
-
-_ENGLISH, _LETTERS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)", r"[^\r\n\p{L}\p{N}]?\p{L}+"
-_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-SPLITTING = {f"{_ENGLISH}|{_LETTERS}|{digits}|{_REST}" for digits in (r"\p{N}", r"\p{N}{1,3}")}
-"""How Qwen's and Llama's tokenizers split: no piece has a letter or digit before a space."""
-
 REPORT = "tokens.json"
 SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 
@@ -88,77 +71,18 @@ class Side:
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, side: Side, texts: Sequence[str]) -> tuple[list[Array], int]:
-    """Token ids of texts, without special tokens, and how many texts were cut.
-
-    Of a long text only the beginning is read, if its tokens are known to be the first ones of the whole text.
-    """
+    """Return the token ids of texts, without special tokens, and the number of texts that were cut."""
     if not texts:
         return [], 0
     keys: dict[str, Any] = {"add_special_tokens": False, "truncation": False, "verbose": False}
     keys |= {"return_attention_mask": False, "return_token_type_ids": False}
     tail = tokenizer(side.tail, **keys)["input_ids"] if side.tail else []
     most = side.length + len(tail)
-    read = [encodable(f"{side.lead}{text}{side.tail}") for text in texts]
-    enough = CHARACTERS * (most + 1)
-    heads = {i: APART.search(text, enough) for i, text in enumerate(read) if len(text) > 2 * enough}
-    if not (heads and words_are_apart(tokenizer)):
-        heads = {}
-    known = tokenizer([text[: at.start()] if (at := heads.get(i)) else text for i, text in enumerate(read)], **keys)
-    whole = known["input_ids"]
-    for i, at in heads.items():
-        if at and len(whole[i]) <= most:
-            whole[i] = tokenizer(read[i], **keys)["input_ids"]
+    whole = tokenizer([encodable(f"{side.lead}{text}{side.tail}") for text in texts], **keys)["input_ids"]
     fits = (len(ids) <= side.length or (len(ids) <= most and ids[-len(tail) :] == tail) for ids in whole)
     found = [ids if fit else [*ids[: side.length], *tail] for ids, fit in zip(whole, fits, strict=True)]
     cut = sum(len(ids) > most for ids in whole)
     return [np.asarray(ids, dtype=np.int32) for ids in found], cut
-
-
-def words_are_apart(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokens before a space between ASCII letters or digits hang on nothing behind it.
-
-    This holds if every step before the model looks no further than that space, and the text is split there before the
-    model sees it. Of steps that are not listed here nothing is known.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None or getattr(backend.model, "dropout", None):
-        return False
-    added = (token.content for token in backend.get_added_tokens_decoder().values())
-    if any(re.search(r"\w\s", content) for content in added):
-        return False
-    normal = backend.normalizer
-    if normal is not None and not (
-        re.fullmatch(r"\S+ \S+", normal.normalize_str("a b")) and all(map(_is_local, _steps(normal)))
-    ):
-        return False
-    for step in _steps(backend.pre_tokenizer):
-        if step["type"] not in WITHIN_WORDS:
-            return _splits(step)
-    return False
-
-
-def _steps(of: Any) -> list[dict[str, Any]]:
-    described = json.loads(of.__getstate__()) if of is not None else {"type": "Sequence", "normalizers": []}
-    steps = described.get("normalizers", described.get("pretokenizers", [described]))
-    return [inner for step in steps for inner in step.get("normalizers", step.get("pretokenizers", [step]))]
-
-
-def _is_local(step: dict[str, Any]) -> bool:
-    if step["type"] == "Replace":
-        pattern = step["pattern"]
-        return pattern.get("Regex") == " {2,}" or " " not in pattern.get("String", " ")
-    return step["type"] in LOCAL
-
-
-def _splits(step: dict[str, Any]) -> bool:
-    match step["type"]:
-        case "ByteLevel":
-            return bool(step["use_regex"])
-        case "Metaspace":
-            return bool(step.get("split", True))
-        case "Split":
-            return step["pattern"].get("Regex") in SPLITTING and step["behavior"] == "Isolated" and not step["invert"]
-    return step["type"] in ("BertPreTokenizer", "Whitespace", "WhitespaceSplit")
 
 
 Around = tuple[tuple[str, str], tuple[str, str]]

@@ -11,7 +11,6 @@ from rerank.errors import UserError
 from rerank.lists.folds import fold_of
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random, Sampler, seed_of
 from rerank.lists.view import Lists
-from rerank.storage.identity import identify
 
 grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
 
@@ -97,12 +96,6 @@ def test_what_is_chosen_is_within_reach(sampler: Sampler) -> None:
     for seed in range(20):
         assert set(sampler.sample(labels, seed).tolist()) <= reach
     assert reach == set(range(3 if isinstance(sampler, Full) and sampler.depth else 8))
-
-
-def test_only_a_depth_changes_what_the_whole_list_counts_as() -> None:
-    """Lists that have nothing to teach above the depth are left out since then; whole lists are what they were."""
-    assert identify(Full()) == {"class": "Full", "revision": [1]}
-    assert identify(Full(3)) == {"class": "Full", "revision": [1], "depth": 3, "left_out": "below the depth"}
 
 
 TWO_LISTS = {
