@@ -43,8 +43,9 @@ def test_demo_prints_its_table_resumes_and_answers(
     assert [line.split()[0] for line in answers] == ["1.", "2.", "3.", "4.", "5."]
     assert (best / "model.safetensors").stat().st_mtime_ns == before
 
-    with pytest.raises(UserError, match="not a demo"):
-        run_demo(tmp_path)
+    monkeypatch.setattr(demo.DemoCollection, "fingerprint", lambda _: "3.99")
+    with pytest.raises(UserError, match="another Python"):
+        run_demo(output)
 
 
 @pytest.mark.slow
