@@ -11,6 +11,7 @@ from rerank.lists.content import content_hashes
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
+from rerank.models.contract import hash_model
 from rerank.storage.identity import SHOWN, identify
 from rerank.training.config import TrainConfig
 
@@ -27,10 +28,13 @@ Identity = dict[str, Any]
 
 
 def config_identity(config: TrainConfig) -> Identity:
-    """What counts of a configuration, without its data: that counts by what it gives."""
+    """List the settings that count, without the data; an initial model counts by its files, so that it may be moved."""
     left_out = ("data", *NEUTRAL)
     settings = {f.name: getattr(config, f.name) for f in fields(config) if f.name not in left_out}
-    return {name: identify(value) for name, value in settings.items() if value is not None}
+    identity = {name: identify(value) for name, value in settings.items() if value is not None}
+    if (folder := getattr(config.model, "folder", None)) is not None:
+        identity["model"]["name"] = hash_model(folder)
+    return identity
 
 
 def data_identity(splits: Splits, columns: Sequence[str], targets: Sequence[str] = ()) -> Identity:
