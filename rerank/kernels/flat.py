@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rerank.kernels.by_layer import called
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 from rerank.kernels.implementations import implementation_of
 from rerank.kernels.products import by_one_product, products
@@ -47,7 +46,7 @@ def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
     hidden = hidden[0]
     for layer in base.layers:
         first = not base.reads_mean and layer is base.layers[-1]
-        hidden = called(_modern_layer, layer, hidden, rotations[layer.attention_type], sequences, first)
+        hidden = _modern_layer(layer, hidden, rotations[layer.attention_type], sequences, first)
     hidden = base.final_norm(hidden)
     states = sequences.mean(hidden) if base.reads_mean else hidden[: len(sequences.lengths)]
     return BaseModelOutput(last_hidden_state=states[:, None])
@@ -184,7 +183,7 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
         return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
     hidden = hidden_states[0]
     for layer in encoder.layer:
-        hidden = called(_layer, layer, hidden, sequences, layer is encoder.layer[-1])
+        hidden = _layer(layer, hidden, sequences, layer is encoder.layer[-1])
     return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
 
 

@@ -151,6 +151,8 @@ def _each_once(records: Records) -> Records:
 
 def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
     """Turn what is left of the rows into columns, ``NAME/NUMBER`` and others of that name as one."""
+    from pandas.api.types import is_numeric_dtype
+
     left_out, single, frame, called = [], dict[str, Array](), records.frame, records.called
     for key in frame.columns:
         if key in CANDIDATE and key not in ("grade", "rank", "score"):
@@ -164,8 +166,10 @@ def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
             row = int(wrong.argmax())
             shown = str(frame[key].iloc[row])[:50]
             raise UserError(f"{records.where(row)}: {called.get(key, key)} {shown!r} is no number, as others are")
-        if not there.any():
-            frame = frame.drop(columns=key) if key == "grade" else frame
+        if key == "grade" and not there.any():
+            frame = frame.drop(columns=key)
+            continue
+        if not there.any() and not is_numeric_dtype(frame[key]):
             continue
         if key == "grade" and not (np.nan_to_num(values) % 1).any():
             if (large := np.abs(np.nan_to_num(values)) > HIGHEST).any():
@@ -188,7 +192,7 @@ def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
                 raise UserError(f"{records.name}: {called['rank']} has numbers above and below 0; {told}")
             log.info("%s: %s counts from the best and is kept as its negative", records.name, called["rank"])
             values = -values
-        if 1 << 24 < np.abs(values[there]).max() < 2**63 and not (values[there] % 1).any():
+        if there.any() and 1 << 24 < np.abs(values[there]).max() < 2**63 and not (values[there] % 1).any():
             as_column(key, records.frame[key][there].astype(np.int64).to_numpy())  # refuses what float32 would join
         single[key] = as_column(key, values)
     if left_out:

@@ -39,7 +39,7 @@ def _known(model: str | Path) -> Array | None:
     try:
         parts = np.frombuffer(base64.b64decode(known, validate=True), np.uint8).reshape(-1, BYTES)
     except (TypeError, ValueError) as error:
-        problem = f"expected eight letters of base64 a query, not {known[:50]!r}"
+        problem = f"expected eight letters of base64 a query, not {str(known)[:50]!r}"
         raise UserError(f"{Path(model) / CONTRACT}: {TRAINED_ON}: {problem}; save the model again") from error
     return np.pad(parts, ((0, 0), (0, 8 - BYTES))).view("<u8")[:, 0]
 

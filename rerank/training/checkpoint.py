@@ -89,7 +89,11 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
     """Write ``checkpoints/step-N`` beside its place, rename it when complete, and drop older ones."""
     folder = run / CHECKPOINTS / f"step-{step:08d}"
     temporary = folder.with_name(f".{folder.name}.tmp")
-    accelerator.save_state(str(temporary))
+    try:
+        accelerator.save_state(str(temporary))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise UserError(f"{folder}: cannot be written, perhaps no space left ({one_line(error)})") from error
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)

@@ -49,7 +49,6 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
 BM25 = ["retrieve", "--collection", "COLLECTION", "--output", "OUT"]
 ADD = ["add", "--lists", "LISTS"]
 EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
-SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--share", "0/2"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,6 @@ SHARE = ["experiment", "--output", "OUT", "--base", "{}", "--methods", "{}", "--
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
         ([*EVALUATE, "--tests", "t-test"], "tests: has no effect without a baseline"),
         ([*EVALUATE, "--correction", "none"], "correction: has no effect without a baseline"),
-        ([*SHARE, "--html", "x.html"], "html: a share makes no report"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -37,7 +37,9 @@ def test_the_help_of_training_fits_a_screen_and_names_every_option_once() -> Non
     whole += [f"optimization.{field.name}" for field in fields(Optimization)]
     for key in (*needed, "output"):
         assert f"  --{key} " in page(), key
-    options = re.findall(r"--([\w.]+) ", page().partition("options, with their defaults")[2].partition("\n\n")[0])
+    options = re.findall(
+        r"--([\w.]+)(?= |\n)", page().partition("options, with their defaults")[2].partition("\n\n")[0]
+    )
     assert sorted(options) == sorted(whole)
     assert all(f" {name}" in page() for name in (*DATA, *MODELS))
 

@@ -42,22 +42,20 @@ def says(action: Any, *arguments: Any) -> str:
 
 @pytest.mark.parametrize("examples", [8, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", READERS)
-def test_damage_is_one_line_or_goes_unnoticed_where_nothing_covers_it(folder: Path, name: str, examples: int) -> None:
+def test_damage_is_one_line_or_goes_unnoticed(folder: Path, name: str, examples: int) -> None:
     reader = READERS[name]
     path = folder / reader.file
     whole = path.read_bytes()
-    expected = reader.read(path)
+    reader.read(path)
 
     @settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow])
     @given(st.randoms(use_true_random=False))
     def check(random: Random) -> None:
         path.write_bytes(mutated_file(path, whole, random))
         try:
-            found = reader.read(path)
+            reader.read(path)
         except UserError as error:
             assert str(error) and "\n" not in str(error)
-        else:
-            assert not reader.hashed or found == expected
 
     try:
         check()
@@ -102,11 +100,9 @@ def test_hits_in_arrow_whose_offsets_are_damaged(folder: Path) -> None:
         ("base:", "base"),
         ("methods: {a: {set: }}", "methods.a.set"),
         ("methods: {a: {search: }}", "methods.a.search"),
-        ("ensembles: {b: }", "ensembles"),
         ("measures:", "measures: expected text"),
         ("level:", "level: expected a number"),
         ("num_cpus:", "num_cpus: expected a whole number"),
-        ("figures:", "figures: expected keys and their values"),
     ],
 )
 def test_a_value_of_another_kind_or_none(folder: Path, tmp_path: Path, change: str, key: str) -> None:
