@@ -72,9 +72,10 @@ def _build(output: Path, precision: Precision) -> None:
     pairs = test.store.documents.num_rows / 2 + test.size + STEP * len(train) * (1 + NEGATIVES)
     if not (output / "model" / "best").is_dir():
         log.info("This will take about %s on this machine.", duration(pairs * _seconds_per_pair(test, precision)))
-    with working("encoding documents"):
-        add_cosines(output / "lists", ENCODER, "minilm", precision=precision)
-    train, test = _lists(output)
+    if "minilm" not in test.store.column_names:
+        with working("encoding documents"):
+            add_cosines(output / "lists", ENCODER, "minilm", precision=precision)
+        train, test = _lists(output)
     _add_row(runs, test, "minilm")
     _add_row(runs, test, fuse([test.run(name) for name in COLUMNS]))
     training = fine_tune(
