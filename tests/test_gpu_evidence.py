@@ -76,7 +76,7 @@ def test_every_section_is_through(tmp_path: Path, missing: tuple[str, ...], left
     lacking = {"peft": "lora", "pytest": "tests"}
     assert ended == dict.fromkeys(SECTIONS, "ok") | {lacking[name]: "not done" for name in left_out}, text
     assert code == 0 and all(f"Not installed: {name}." in text for name in left_out)
-    for name in ("MiniLM-L6, fp16", "BERT-base, bf16", "ModernBERT-base, bf16", "Qwen3, ", "gloo, 0 GPUs"):
+    for name in ("MiniLM-L6, fp16", "BERT-base, bf16", "ModernBERT-base, bf16", "Qwen3, "):
         assert name in text, name
     for row in ("| scoring | own |", "| training | auto: ", "| 0.1 | cached |", "| NeuralNDCG |", "| scoring texts, "):
         assert row in text, row

@@ -340,15 +340,11 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_json_lines(path: Path) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame([record for _, record in read_json_objects(path, EXAMPLE, strict=True)], dtype=object)
+    return _frame([record for _, record in read_json_objects(path, EXAMPLE, strict=True)], path)
 
 
 def _read_json(path: Path) -> pd.DataFrame:
     """Read a list of objects or one engine's answer; some tools write JSON lines under this name."""
-    import pandas as pd
-
     with open_binary(path) as file, can_be_decompressed(path):
         text = file.read().decode("utf-8-sig", errors="replace")
     try:
@@ -360,7 +356,18 @@ def _read_json(path: Path) -> pd.DataFrame:
     records = whole if isinstance(whole, list) else [whole]
     if odd := next((i for i, record in enumerate(records, 1) if not isinstance(record, dict)), None):
         raise UserError(f"{path}: row {odd}: not a JSON object; expected one like {EXAMPLE}")
-    return pd.DataFrame(records, dtype=object)
+    return _frame(records, path)
+
+
+def _frame(records: list[Any], path: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    try:
+        return pd.DataFrame(records, dtype=object)
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{path}: a name has an unpaired surrogate; write the file again"
+        ) from error
 
 
 READERS = {

@@ -17,10 +17,11 @@ from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.progress import log
 from rerank.scoring.together import check_gpus
 from rerank.training.accumulate import MemoryLimits
-from rerank.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+    from rerank.training.config import TrainConfig
 
 PATIENCE = timedelta(hours=2)
 """How long a process waits for another, which may be the only one to measure and to write."""

@@ -155,7 +155,7 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
         command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
         done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "in use by process" in done.stderr.splitlines()[-1]
+    assert "in use by another process" in done.stderr.splitlines()[-1]
 
 
 def test_workers_import_a_users_classes_only_where_they_are_named(

@@ -110,7 +110,7 @@ def model(path: Path) -> Any:
     return {name: value.tolist() for name, value in loaded.state_dict().items()}
 
 
-LISTS = ("manifest.json", "qrels.trec")
+LISTS = ("qrels.trec",)
 READERS: Mapping[str, Reader] = {
     "run, TREC": Reader("a.trec", run),
     **{f"run, TREC, {suffix[1:]}": Reader(f"a.trec{suffix}", run) for suffix in PACK},

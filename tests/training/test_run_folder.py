@@ -157,7 +157,7 @@ def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path
     codes = [process.returncode for process in processes]
     assert sorted(codes, key=str) == [0, 2]
     last = errors[codes.index(2)].splitlines()[-1]
-    assert f"run: in use by process {processes[codes.index(0)].pid} on" in last and "(rerank train)" in last
+    assert "run: in use by another process" in last
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == list(range(1, len(steps) + 1)), "nothing is mixed"
