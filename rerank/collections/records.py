@@ -365,9 +365,7 @@ def _frame(records: list[Any], path: Path) -> pd.DataFrame:
     try:
         return pd.DataFrame(records, dtype=object)
     except UnicodeEncodeError as error:
-        raise UserError(
-            f"{path}: a name has an unpaired surrogate; write the file again"
-        ) from error
+        raise UserError(f"{path}: a name has an unpaired surrogate; write the file again") from error
 
 
 READERS = {
