@@ -23,7 +23,7 @@ SHOWN = {"scoring": "attention in scoring", "training": "attention in training",
 
 @dataclass(frozen=True)
 class Implementations:
-    """What is taken for each kind of work: attention as :data:`SHOWN` says, and dropout of states."""
+    """Kernels chosen for each kind of work: attention as :data:`SHOWN` says, and dropout of hidden states."""
 
     scoring: Implementation
     training: Implementation

@@ -245,7 +245,7 @@ def test_what_is_named_is_not_called(name: str, hostile: Any) -> None:
 
 
 @doors(UNTYPED)
-def test_what_has_no_type_is_not_called(name: str, hostile: Any) -> None:
+def test_values_without_a_type_are_not_called(name: str, hostile: Any) -> None:
     for value in [*({"class_path": name} for name in NAMES), *CALLS]:
         try:
             UNTYPED[name](value)

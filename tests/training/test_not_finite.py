@@ -169,7 +169,7 @@ class Failing(MLP):
         ("scores", "bug", "process 1: AssertionError"),
     ],
 )
-def test_where_one_process_fails_both_end(do: str, how: str, said: str, lists: Lists, tmp_path: Path) -> None:
+def test_processes_end_together_when_one_fails(do: str, how: str, said: str, lists: Lists, tmp_path: Path) -> None:
     def work(process: int) -> None:
         model = network(lists, Failing)
         model.how = how if process else ""
