@@ -2,7 +2,7 @@
 
     python scripts/bench/losses.py [--quick] [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
 
-prints a Markdown table like those of docs/internals/loss-speed.md. Times are the least of all repetitions (and their
+prints a Markdown table like those of docs/internals/speed.md. Times are the least of all repetitions (and their
 median), by the clock on the wall; with ``--threads 1`` by that of the processor, which other programs disturb less.
 Memory is what the graph keeps for the backward pass ("graph") and the most that is allocated at any time ("peak").
 """
