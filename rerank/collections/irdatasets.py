@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
 from rerank.errors import UserError, nearest, one_line
-from rerank.storage.files import digest, file_state, warn_once
+from rerank.storage.files import digest
 
 
 def known_ids() -> list[str]:
-    """The ids that ir_datasets lists."""
+    """Return the ids that ir_datasets lists."""
     import ir_datasets
 
     return list(ir_datasets.registry)
@@ -23,8 +21,8 @@ def known_ids() -> list[str]:
 class IrDataset:
     """An ir_datasets id such as ``cranfield`` or ``beir/scifact/train``.
 
-    The text of a document is what ir_datasets calls its default text, or the chosen fields. Nothing is downloaded
-    before it is needed. An unknown id is a KeyError.
+    The text of a document is ir_datasets' default text, or the chosen fields. Nothing is downloaded before it is
+    needed. An unknown id is a KeyError.
     """
 
     def __init__(self, name: str, fields: Sequence[str] | None = None):
@@ -51,11 +49,11 @@ class IrDataset:
             yield from self._read(self._dataset.docs_iter())
 
     def cheaper_by_id(self, wanted: int) -> bool:
-        """Only where ir_datasets has a copy for looking them up: to make one takes longer than to stream."""
+        """Return True if ir_datasets has built a copy for look-ups; building one takes longer than streaming."""
         return self._copy() is not None and 2 * wanted < (self.document_count() or 0)
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        left = set(ids)  # ids longer than any of its own are cut by ir_datasets, and then found
+        left = set(ids)  # ir_datasets cuts ids longer than its own, and then finds them
         with _available(self.name):
             for document in self._read(self._copy().get_many_iter(sorted(ids))):
                 if document.id in left:
@@ -63,7 +61,7 @@ class IrDataset:
                     yield document
 
     def _copy(self) -> Any:
-        """ir_datasets' own copy of the documents, which has an index and their order; None where there is none."""
+        """Return ir_datasets' own copy of the documents, which has an index, or None."""
         from ir_datasets.indices import PickleLz4FullStore
 
         self._require("docs")
@@ -92,64 +90,15 @@ class IrDataset:
             return self._dataset.docs_count() if self._dataset.has_docs() else None
 
     def fingerprint(self) -> str:
-        """Digest of the id that the documents come from, the fields, and the files if the user supplies them.
-
-        What ir_datasets downloads it verifies by checksum, so there the id says it all.
-        """
+        """Return a digest of the fields and of the id that the documents come from, whose files have checksums."""
         import ir_datasets
 
         self._require("docs")
-        documents = ir_datasets.docs_parent_id(self.name)
-        with _available(self.name):
-            handler = self._dataset.docs_handler()
-            # Where they are missing, reading the documents says what to do.
-            supplied = [_files(path) for path in _supplied(handler, set()) if path.exists()]
-            for files in supplied:
-                _warn_of_old_copy(handler, files)
-            states = [file_state(files) for files in supplied]
-        return digest("ir_datasets", documents, "\0".join(self.fields or ()), *states)
+        return digest("ir_datasets", ir_datasets.docs_parent_id(self.name), "\0".join(self.fields or ()))
 
 
 def _text(record: Any, fields: Sequence[str] | None) -> str:
     return joined([record.default_text()] if not fields else [getattr(record, field) for field in fields])
-
-
-def _supplied(part: Any, seen: set[int]) -> Iterator[Path]:
-    """The files and folders that ir_datasets cannot download but expects from the user, below one of its objects.
-
-    It has no name for them: handlers keep their sources in attributes, wrapped in one another.
-    """
-    from ir_datasets.util.download import Download, LocalDownload
-
-    if id(part) in seen:
-        return
-    seen.add(id(part))
-    if isinstance(part, Download):
-        if all(isinstance(source, LocalDownload) for source in part.mirrors):
-            yield Path(part.path(force=False))
-    elif isinstance(part, list | tuple):
-        for inner in part:
-            yield from _supplied(inner, seen)
-    elif type(part).__module__.startswith("ir_datasets.") and hasattr(part, "__dict__"):
-        yield from _supplied(list(vars(part).values()), seen)
-
-
-def _files(path: Path) -> list[Path]:
-    """List a file, or the files of a folder at any depth, through links to folders too: so are disks put together."""
-    if path.is_file():
-        return [path]
-    found = (Path(name) for name in sorted(glob.glob(f"{glob.escape(str(path))}/**/*", recursive=True)))
-    return [file for file in found if file.is_file()]
-
-
-def _warn_of_old_copy(handler: Any, files: Sequence[Path]) -> None:
-    """Where ir_datasets has a copy of the documents for looking them up, it reads that and never the files again."""
-    copy = Path(getattr(handler.docs_store(), "path", "nowhere"))
-    if copy.is_dir():
-        made = max(file.stat().st_mtime for file in [copy, *copy.iterdir()])
-        changed = next((file for file in files if file.stat().st_mtime > made), None)
-        if changed is not None:
-            warn_once(f"{copy}: ir_datasets reads this copy, which is older than {changed}; delete it if that changed")
 
 
 @contextmanager
@@ -161,5 +110,5 @@ def _available(name: str) -> Iterator[None]:
         reason = f"{type(error).__name__}: {one_line(error)}"
         advice = "check the network, or place them where the message above says"
         raise UserError(f"{name}: ir_datasets cannot get its files ({reason}); {advice}") from error
-    except ImportError as error:  # it asks for the packages of some collections only when they are read
+    except ImportError as error:  # some collections need further packages
         raise UserError(f"{name}: {one_line(error)}") from error

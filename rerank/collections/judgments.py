@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.collections.base import Qrels, checked_id, checked_ids
+from rerank.collections.base import Qrels, checked_id
 from rerank.collections.records import NAMES, is_table, named_columns
 from rerank.errors import UserError
 from rerank.storage.files import read_lines
@@ -19,17 +19,20 @@ FIELDS = {field: NAMES[field] for field in ("query_id", "doc_id")} | {"grade": (
 """The usual columns of judgments; BEIR calls grades ``score``."""
 
 
-def grade_of(text: str, where: str) -> int:
-    """Parse a grade: a whole number of 16 bits (``1_0`` is 10 to Python, but no grade).
+def grade_of(value: Any, where: str) -> int:
+    """Convert a grade to a whole number of 16 bits (``1_0`` is 10 to Python, but not a grade).
 
     >>> grade_of("-1", "qrels:7")
     -1
     """
-    if not WHOLE.fullmatch(text):
-        raise UserError(f"{where}: the grade {text!r} is no whole number")
-    if not -HIGHEST <= (grade := int(text)) <= HIGHEST:
-        raise UserError(f"{where}: the grade {text} is beyond {HIGHEST}, the highest that there is room for")
-    return grade
+    try:
+        grade = int(value) if not isinstance(value, str) or WHOLE.fullmatch(value) else None
+        right = grade is not None and (isinstance(value, str) or bool(grade == value)) and abs(grade) <= HIGHEST
+    except (TypeError, ValueError, OverflowError):
+        right = False
+    if not right:
+        raise UserError(f"{where}: grade {str(value)[:50]!r}; expected a whole number up to {HIGHEST}")
+    return int(value)
 
 
 def read_qrels_file(path: Path) -> Qrels:
@@ -38,31 +41,27 @@ def read_qrels_file(path: Path) -> Qrels:
     Grades are kept as given, negative ones too. A judgment may be repeated, but not with another grade. Lines that
     start with ``#`` are comments, as in trec_eval 10.
     """
-    if is_table(path):
-        return qrels_of(path, None, str(path))
-    qrels: Qrels = {}
-    beir = False
+    qrels = qrels_of(path, None, str(path)) if is_table(path) else _collect(_rows(path))
+    if not qrels:
+        raise UserError(f"{path}: no judgments in this file; expected lines of query id, 0, document id and grade")
+    return qrels
+
+
+def _rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
+    width = 0
     for number, line in read_lines(path):
         columns = line.split()
         if columns[0].startswith("#"):
             continue
-        if not qrels and columns == BEIR_HEADER:
-            beir = True
+        if not width and columns == BEIR_HEADER:
+            width = 3
             continue
-        where = f"{path}:{number}"
-        if len(columns) != (3 if beir else 4):
-            right = "a query id, a document id and a grade" if beir else "a query id, 0, a document id and a grade"
-            headed = "" if qrels or len(columns) != 3 else ", or BEIR's header, " + " ".join(BEIR_HEADER)
-            raise UserError(f"{where}: {len(columns)} columns; expected {right}{headed}")
-        query, document = columns[0], columns[-2]
-        grade = grade_of(columns[-1], where)
-        grades = qrels.setdefault(query, {})
-        if grades.setdefault(document, grade) != grade:
-            other = f"has grade {grade} here and {grades[document]} before; keep one of them"
-            raise UserError(f"{where}: document {document!r} of query {query!r} {other}")
-    if not qrels:
-        raise UserError(f"{path}: no judgments in this file; expected lines of query id, 0, document id and grade")
-    return qrels
+        width = width or 4
+        if len(columns) != width:
+            right = f"a query id, {'' if width == 3 else '0, '}a document id and a grade"
+            headed = ", or BEIR's header, " + " ".join(BEIR_HEADER) if len(columns) == 3 else ""
+            raise UserError(f"{path}:{number}: {len(columns)} columns; expected {right}{headed}")
+        yield f"{path}:{number}", columns[0], columns[-2], columns[-1]
 
 
 def qrels_of(given: Any, columns: Mapping[str, str] | None, name: str) -> Qrels:
@@ -76,35 +75,32 @@ def qrels_of(given: Any, columns: Mapping[str, str] | None, name: str) -> Qrels:
                     f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
                     f"{type(judged).__name__} (judgments are given before runs)"
                 )
-        qrels = _checked([(q, d, grade) for q, judged in given.items() for d, grade in judged.items()], name)
-        for query in given:
-            qrels.setdefault(checked_id(query, name), {})
-        return qrels
+        qrels = _collect(
+            (f"{name}: query {query!r}, document {document!r}", query, document, grade)
+            for query, judged in given.items()
+            for document, grade in judged.items()
+        )
+        return {checked_id(query, name): {} for query in given} | qrels
     if isinstance(given, Path) or hasattr(given, "to_pandas") or hasattr(given, "itertuples"):
-        return _checked(zip(*named_columns(given, FIELDS, columns, name).values(), strict=True), name)
-    if isinstance(given, Iterable):
+        rows: Iterable[Any] = zip(*named_columns(given, FIELDS, columns, name).values(), strict=True)
+    elif isinstance(given, Iterable):
         try:
-            return _checked([(one.query_id, one.doc_id, one.relevance) for one in given], name)
+            rows = [(one.query_id, one.doc_id, one.relevance) for one in given]
         except AttributeError as error:
             raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and relevance") from error
-    raise UserError(f"{name}: {type(given).__name__} holds no judgments; give a dictionary, a data frame or a file")
+    else:
+        kind = type(given).__name__
+        raise UserError(f"{name}: {kind} holds no judgments; give a dictionary, a data frame or a file")
+    return _collect((f"{name}: judgment {number}", *row) for number, row in enumerate(rows, 1))
 
 
-def _checked(rows: Iterable[tuple[Any, Any, Any]], name: str) -> Qrels:
-    rows = list(rows)
-    columns = ((row[i] for row in rows) for i in (0, 1))
-    queries, documents = (checked_ids(ids, lambda number: f"{name}: judgment {number + 1}") for ids in columns)
+def _collect(rows: Iterable[tuple[str, Any, Any, Any]]) -> Qrels:
+    """Check rows of place, query id, document id and grade."""
     qrels: Qrels = {}
-    for query, document, (_, _, grade) in zip(queries, documents, rows, strict=True):
-        try:
-            whole = int(grade)
-            right = bool(whole == (grade_of(grade, "") if isinstance(grade, str) else grade)) and abs(whole) <= HIGHEST
-        except (TypeError, ValueError, OverflowError):
-            right = False
-        if not right:
-            pair = f"query {query!r}, document {document!r}"
-            raise UserError(f"{name}: {pair}: grade {grade!r}; expected a whole number up to {HIGHEST}")
-        judged = qrels.setdefault(query, {})
-        if judged.setdefault(document, whole) != whole:
-            raise UserError(f"{name}: query {query!r} has document {document!r} twice, with two grades")
+    for where, query, document, value in rows:
+        judged = qrels.setdefault(checked_id(query, where), {})
+        document, grade = checked_id(document, where), grade_of(value, where)
+        if judged.setdefault(document, grade) != grade:
+            both = f"grade {grade} here and {judged[document]} before"
+            raise UserError(f"{where}: document {document!r} of query {query!r} has {both}; keep one")
     return qrels

@@ -16,26 +16,26 @@ HEADER_WORDS = {*ID_KEYS, *TEXT_KEYS, "doc-id", "topic", "number", "query", "que
 
 
 def is_json(path: Path) -> bool:
-    """Return whether a file's name says JSON lines, compressed or not."""
+    """Return True if a file's name says JSON lines, compressed or not."""
     return ".jsonl" in path.suffixes[-2:]
 
 
-def read_json_objects(path: Path, expected: str, strict: bool = False) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield each line's number and object; errors show what a line is expected to look like."""
-    for number, line in read_lines(path, strict=strict):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}:{number}: not JSON ({error}); expected a line like {expected}") from error
-        if not isinstance(record, dict):
-            raise UserError(f"{path}:{number}: not a JSON object; expected a line like {expected}")
-        yield number, record
+def json_object(line: str, where: str, expected: str) -> dict[str, object]:
+    """Parse the object of a line; an error shows an example of a right one."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON ({error}); expected a line like {expected}") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: not a JSON object; expected a line like {expected}")
+    return record
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Yield each line's place, id and object."""
-    for number, record in read_json_objects(path, '{"_id": "7", "text": "…"}'):
+    for number, line in read_lines(path):
         where = f"{path}:{number}"
+        record = json_object(line, where, '{"_id": "7", "text": "…"}')
         key = next((key for key in ID_KEYS if key in record), None)
         if key is None:
             raise UserError(f"{where}: no id among the keys {', '.join(record) or '(none)'}; expected one named '_id'")
@@ -74,24 +74,25 @@ def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where:
 
 
 class ChosenFields:
-    """The fields that make a document's text, and whether any document has them."""
+    """The fields that make a document's text, and the fields that documents have."""
 
     def __init__(self, fields: Sequence[str] | None):
         self.fields = fields
-        self._unseen = dict.fromkeys(fields or ())
-        self._known: dict[str, None] = {}
+        self._seen: set[str] = set()
 
     def note(self, keys: Iterable[str]) -> None:
         """Remember the fields of a document."""
-        if self._unseen:
-            self._known.update(dict.fromkeys(keys))
-            self._unseen = {field: None for field in self._unseen if field not in self._known}
+        if self.fields and not self._seen.issuperset(self.fields):
+            self._seen.update(keys)
 
     def check(self, source: str) -> None:
         """Refuse a chosen field that no document had, once all have been read."""
-        for name in self._unseen:
-            known = ", ".join(sorted(self._known)) or "none"
-            raise UserError(f"{source}: no document has a field {name!r}{nearest(name, self._known)}; fields: {known}")
+        for name in self.fields or ():
+            if name not in self._seen:
+                known = ", ".join(sorted(self._seen)) or "none"
+                raise UserError(
+                    f"{source}: no document has a field {name!r}{nearest(name, self._seen)}; fields: {known}"
+                )
 
 
 def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:

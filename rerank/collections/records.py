@@ -6,7 +6,8 @@ import csv
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,18 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import joined
-from rerank.collections.lines import read_json_objects
+from rerank.collections.lines import json_object
 from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.progress import log
-from rerank.storage.files import (
-    LONGEST_LINE,
-    can_be_decompressed,
-    decoded,
-    open_binary,
-    open_parquet,
-    plain_name,
-    raw_lines,
-)
+from rerank.storage.files import open_binary, open_text, plain_name, readable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,11 +123,19 @@ def read_records(
     graded |= {
         column: 0 for column in there if column == several.get("negative") or NUMBERED_NEGATIVE.fullmatch(column)
     }
-    shape, rows = "a row per candidate", frame
-    if "hits" in several and frame[several["hits"]].map(_is_nested).any():
-        shape, rows = "lists of hits", _from_hits(frame, several["hits"], told, name, queries)
+    nested = "hits" in several and frame[several["hits"]].map(_is_nested).any()
+    fits = {"lists of hits": several["hits"]} if nested else {}
+    fits |= {"positives and negatives": next(iter(graded))} if graded else {}
+    if texts := [one for one in NAMES["text"] if one in there and one != "answer"]:
+        fits["a row per candidate"] = texts[0]
+    if len(fits) > 1:
+        seen = " or ".join(f"{shape} ({column!r})" for shape, column in fits.items())
+        raise UserError(f"{name}: columns fit two shapes, {seen}; leave the columns of one out")
+    shape, rows = next(iter(fits), "a row per candidate"), frame
+    if nested:
+        rows = _from_hits(frame, several["hits"], told, name, queries)
     elif graded:
-        shape, rows = "positives and negatives", _from_examples(frame, graded, told, name)
+        rows = _from_examples(frame, graded, told, name)
     known = list(rows.columns)
     if not all(any(one in known or field in told for field in of for one in NAMES[field]) for of in NEEDED):
         raise _unknown_shape(there, name)
@@ -206,7 +207,7 @@ def parse_columns(words: Iterable[str]) -> dict[str, str]:
 
 
 def load_frame(source: Any, name: str | None = None) -> tuple[pd.DataFrame, str]:
-    """Load a table as a data frame with text column names, and say what messages call it.
+    """Load a table as a data frame with text column names, and return what messages call it, too.
 
     Args:
         source: a list of dictionaries or a dictionary of columns; a pandas or pyarrow table, a `datasets.Dataset`, or
@@ -221,16 +222,11 @@ def load_frame(source: Any, name: str | None = None) -> tuple[pd.DataFrame, str]
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         frame = _read_file(path) if path.is_file() else load_frame(_data_set(path, str(source)), name)[0]
-        frame = frame.set_axis(range(1, len(frame) + 1))
     elif isinstance(source, dict) and source and all(hasattr(split, "to_pandas") for split in source.values()):
         raise UserError(f"{name}: has the splits {', '.join(source)}; name one, such as data[{next(iter(source))!r}]")
     elif isinstance(source, pa.Table) or hasattr(source, "with_format"):  # a datasets.Dataset
         table = source if isinstance(source, pa.Table) else source.with_format("arrow")[:]
-        try:
-            table.validate(full=True)  # Arrow believes damaged offsets unless it is asked to look
-            frame = table.to_pandas(integer_object_nulls=True)
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise UserError(f"{name}: damaged ({one_line(error)}); save the data set again") from error
+        frame = _of_table(table, name)
     elif hasattr(source, "to_pandas"):
         frame = source.to_pandas()
     elif isinstance(source, pd.DataFrame):
@@ -245,7 +241,17 @@ def load_frame(source: Any, name: str | None = None) -> tuple[pd.DataFrame, str]
         raise UserError(f"{name}: {kind} is not a table; give a data frame, a dictionary, a data set or a file")
     if kept := [level for level in frame.index.names if level is not None and level not in frame.columns]:
         frame = frame.reset_index(kept)  # ids in the index
+    if isinstance(source, str | Path):
+        frame = frame.set_axis(range(1, len(frame) + 1))
     return frame.set_axis([str(column) for column in frame.columns], axis=1), name
+
+
+def _of_table(table: pa.Table, name: str) -> pd.DataFrame:
+    try:
+        table.validate(full=True)  # Arrow trusts offsets and texts unless asked to check them
+        return table.to_pandas(integer_object_nulls=True)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: damaged ({one_line(error)}); copy or make it again") from error
 
 
 def _data_set(path: Path, name: str) -> Any:
@@ -255,15 +261,13 @@ def _data_set(path: Path, name: str) -> Any:
 
     hub, *rest = name.split(":")
     local = path.is_dir() or name[:1] in "./~" or path.suffix in READERS or (path.parent / "dataset_dict.json").exists()
+    if not path.is_dir() and (local or len(rest) > 2):
+        raise NotFoundError(f"{path}: no such file or folder")
     try:
         if path.is_dir():
             data = load_from_disk(str(path))
-        elif local or len(rest) > 2:
-            raise NotFoundError(f"{path}: no such file or folder")
         else:
             data = load_dataset(hub, rest[0] if len(rest) == 2 else None, split=rest[-1] if rest else None)
-    except NotFoundError:
-        raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, DatasetsError) as error:
         what = "not a data set that was saved whole" if local else "no such file, nor a data set that the hub can give"
         raise UserError(f"{name}: {what} ({one_line(f'{type(error).__name__}: {error}')[:300]})") from error
@@ -276,26 +280,24 @@ def _data_set(path: Path, name: str) -> Any:
 
 
 def _kind(path: Path) -> str:
-    """Return the suffix of a table's format, by the file's name or its first bytes; empty if it is no table."""
-    if (suffix := plain_name(path).suffix) in READERS:
-        return suffix
+    """Return the suffix of a table's format, by the file's first bytes or its name; empty if it is not a table."""
     marks = {b"PAR1": ".parquet", b'{"': ".jsonl", b"[{": ".json"}
-    start = _start(path)
-    return next((kind for mark, kind in marks.items() if start.startswith(mark)), "")
+    start, suffix = _start(path), plain_name(path).suffix
+    return suffix if suffix in READERS else next((marks[mark] for mark in marks if start.startswith(mark)), "")
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file of scores or judgments is a table other than TSV, whose columns need no names."""
+    """Return True for a file of scores or judgments in a format other than TSV, whose columns need no names."""
     return _kind(path) not in (".tsv", "")
 
 
 def has_header(path: Path) -> bool:
-    """Return whether the first line of a text file names a column of query ids."""
+    """Return True if the first line of a text file names a column of query ids."""
     return not set(NAMES["query_id"]).isdisjoint(_start(path).split(b"\n")[0].decode(errors="replace").split())
 
 
 def _start(path: Path) -> bytes:
-    with open_binary(path) as file, can_be_decompressed(path):
+    with open_binary(path) as file, readable(path):
         return file.read(4096).lstrip()
 
 
@@ -307,61 +309,54 @@ def _read_file(path: Path) -> pd.DataFrame:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    with open_parquet(path) as file:
-        table = file.read()
-        table.validate(full=True)  # also that texts are UTF-8
-        frame = table.to_pandas(integer_object_nulls=True)
-    kept = [name for name in frame.index.names if name is not None and name not in frame.columns]
-    return frame.reset_index(kept) if kept else frame
+    from pyarrow.parquet import read_table
+
+    try:
+        table = read_table(path, memory_map=True)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a readable Parquet file ({one_line(error)})") from error
+    return _of_table(table, str(path))
 
 
 def _read_table(path: Path) -> pd.DataFrame:
     """Read a CSV file, or a TSV file, in which quotes are letters like others, as in MS MARCO's and BEIR's."""
     import pandas as pd
 
-    csv.field_size_limit(LONGEST_LINE)
-    lines = (decoded(raw, path, number) for number, raw in raw_lines(path))
-    cells: Iterator[list[str]] = csv.reader(lines, strict=True)
-    if plain_name(path).suffix == ".tsv":
-        cells = (line.rstrip("\r\n").split("\t") for line in lines)
+    csv.field_size_limit(sys.maxsize)
     rows: list[list[str]] = []
-    try:
-        for row in cells:
-            if not any(row):
-                continue
-            rows.append(row)
-            if len(row) != len(rows[0]):
-                width = f"{len(row)} columns; expected {len(rows[0])}, as the header has"
-                raise UserError(f"{path}: row {len(rows) - 1}: {width}")
-    except csv.Error as error:
-        raise UserError(f"{path}: row {len(rows)}: not CSV ({error}); is a quote open?") from error
+    with open_text(path) as file:
+        tabs = plain_name(path).suffix == ".tsv"
+        cells = (line.rstrip("\r\n").split("\t") for line in file) if tabs else csv.reader(file, strict=True)
+        try:
+            for row in filter(any, cells):
+                rows.append(row)
+                if len(row) != len(rows[0]):
+                    width = f"{len(row)} columns; expected {len(rows[0])}, as the header has"
+                    raise UserError(f"{path}: row {len(rows) - 1}: {width}")
+        except csv.Error as error:
+            raise UserError(f"{path}: row {len(rows)}: not CSV ({error}); is a quote open?") from error
     header = [cell.strip() for cell in rows[0]] if rows else []
     return pd.DataFrame(rows[1:], columns=header, dtype=object)
 
 
-def _read_json_lines(path: Path) -> pd.DataFrame:
-    return _frame([record for _, record in read_json_objects(path, EXAMPLE, strict=True)], path)
-
-
 def _read_json(path: Path) -> pd.DataFrame:
-    """Read a list of objects or one engine's answer; some tools write JSON lines under this name."""
-    with open_binary(path) as file, can_be_decompressed(path):
-        text = file.read().decode("utf-8-sig", errors="replace")
-    try:
-        whole = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        if text.lstrip().partition("\n")[0].rstrip().endswith("}"):
-            return _read_json_lines(path)
-        raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
-    records = whole if isinstance(whole, list) else [whole]
-    if odd := next((i for i, record in enumerate(records, 1) if not isinstance(record, dict)), None):
-        raise UserError(f"{path}: row {odd}: not a JSON object; expected one like {EXAMPLE}")
-    return _frame(records, path)
-
-
-def _frame(records: list[Any], path: Path) -> pd.DataFrame:
+    """Read JSON lines, a list of objects, or one engine's answer; some tools write one under the other's name."""
     import pandas as pd
 
+    with open_text(path) as file:
+        text = file.read()
+    lines = [line for line in text.split("\n") if line and not line.isspace()]
+    of_lines = len(lines) > 1 and lines[0].rstrip().endswith("}")
+    if of_lines or plain_name(path).suffix in (".jsonl", ".ndjson"):
+        records = [json_object(line, f"{path}:{number}", EXAMPLE) for number, line in enumerate(lines, 1)]
+    else:
+        try:
+            whole = json.loads(text) if lines else []
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not JSON ({error}); is it cut short?") from error
+        records = whole if isinstance(whole, list) else [whole]
+    if odd := next((i for i, record in enumerate(records, 1) if not isinstance(record, dict)), None):
+        raise UserError(f"{path}: row {odd}: not a JSON object; expected one like {EXAMPLE}")
     try:
         return pd.DataFrame(records, dtype=object)
     except UnicodeEncodeError as error:
@@ -369,8 +364,8 @@ def _frame(records: list[Any], path: Path) -> pd.DataFrame:
 
 
 READERS = {
-    **dict.fromkeys((".jsonl", ".ndjson"), _read_json_lines),
-    **{".json": _read_json, ".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet},
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _read_json),
+    **{".csv": _read_table, ".tsv": _read_table, ".parquet": _read_parquet},
 }
 
 

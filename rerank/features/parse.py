@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array, blocks, write_arrow
-from rerank.storage.files import COMPRESSED, atomic_folder, plain_name, read_blocks, read_lines
+from rerank.storage.files import COMPRESSED, atomic_folder, open_binary, plain_name, read_lines, readable
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""
@@ -68,6 +69,16 @@ def _parse_file(path: Path, layout: Layout | None) -> Iterator[Block]:
             bar.update(len(text))
 
 
+def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
+    """Yield blocks of about this many bytes that end with lines, without a byte-order mark."""
+    first = True
+    with open_binary(path) as file, readable(path):
+        while block := file.read(size) + file.readline():
+            if block := block.removeprefix(codecs.BOM_UTF8) if first else block:
+                yield block
+            first = False
+
+
 def sizes_file(path: Path) -> Path:
     """The file that says how many documents every query has, for a file without ``qid`` (LightGBM's layout)."""
     plain = plain_name(path)
@@ -113,7 +124,7 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
     lengths = np.bincount(of_row, minlength=len(codes))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     ids, repeated = _unique_ids(kept, of_row)
-    distinct = ids.dictionary_encode()
+    distinct = pa.array(ids, pa.string()).dictionary_encode()
     documents = distinct.indices.to_numpy()
     write_arrow(folder / "queries.arrow", QUERY_IDS, [{"query_id": list(codes)}])
     write_arrow(folder / "documents.arrow", DOCUMENT_IDS, [{"doc_id": distinct.dictionary}])
@@ -143,26 +154,20 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
         )
 
 
-def _unique_ids(kept: list[Block], of_row: Array) -> tuple[pa.Array, int]:
+def _unique_ids(kept: list[Block], of_row: Array) -> tuple[list[str], int]:
     """Return document ids unique in each query: missing and repeated ones are made up, apart from those of the file."""
-    rows = pa.array(np.arange(1, len(of_row) + 1)).cast(pa.string())
-    if all(block.documents is None for block in kept):
-        return rows, 0
-    import pandas as pd  # where it is used: it takes longer than all the rest
-
-    parts = [pa.nulls(len(b.grades), pa.string()) if b.documents is None else b.documents for b in kept]
-    named = pa.concat_arrays(parts)
-    codes = named.dictionary_encode().indices.fill_null(-1).to_numpy()
-    missing = codes < 0
-    again = pd.DataFrame({"query": of_row, "id": codes}).duplicated().to_numpy() & ~missing
-    if not (again | missing).any():
-        return named, 0
-    ids = named.to_pylist()
-    taken = {*ids}
-    for row in np.flatnonzero(again | missing).tolist():
-        made = f"{row + 1}" if missing[row] else f"{ids[row]}#{row + 1}"
+    named = [id for block in kept for id in block.documents]
+    taken, seen, repeated = {*named}, set[tuple[int, str]](), 0
+    ids = list[str]()
+    for row, (query, id) in enumerate(zip(of_row.tolist(), named, strict=True), 1):
+        if id is not None and (query, id) not in seen:
+            seen.add((query, id))
+            ids.append(id)
+            continue
+        repeated += id is not None
+        made = str(row) if id is None else f"{id}#{row}"
         while made in taken:
             made += "#"
-        ids[row] = made
         taken.add(made)
-    return pa.array(ids, pa.string()), int(again.sum())
+        ids.append(made)
+    return ids, repeated

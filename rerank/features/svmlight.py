@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from rerank.errors import UserError, one_line
 from rerank.storage.arrow import FLOAT32, Array
@@ -48,7 +47,7 @@ class Block:
         grades: ``[n]`` int16.
         queries: the queries in the order of the file, each with its number of consecutive rows; one, without a name,
             if lines have no ``qid``.
-        documents: ``[n]`` document ids, null if the comment has none; None if no comment of the block has one.
+        documents: ``[n]`` document ids, None if the comment has none.
         features: ``[n, width]`` float32, as wide as the largest number in this block.
         first: number of the first feature, 0 if the number 0 occurs or the layout says so, else 1.
         too_large: number of values beyond float32 (Istella's 1.797e308): they count as missing, so as 0.
@@ -56,7 +55,7 @@ class Block:
 
     grades: Array
     queries: list[tuple[str, int]]
-    documents: pa.Array | None
+    documents: list[str | None]
     features: Array
     first: int
     too_large: int
@@ -73,9 +72,15 @@ def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layo
         names.append(_query(words[1] if len(words) > 1 else b"", f"{path}:{number}") if qid else "")
         found = DOCID.search(comment) if comment else None
         documents.append(found[1].decode(errors="replace") if found else None)
-    features = _features(text)
-    if features is None or not _fits(features, layout):
-        raise _fault(text, path, line, layout)
+    try:
+        features = _features(text, layout)
+    except ValueError:
+        for number, raw in _lines(text, line):  # find the line
+            try:
+                _features(raw, layout)
+            except ValueError as error:
+                raise UserError(f"{path}:{number}: {one_line(error)}") from error
+        raise
     large = np.abs(features.data) > FLOAT32
     features.data = np.where(large, 0, features.data).astype(np.float32)
     first = layout.first if layout else int(not len(features.indices) or features.indices.min() > 0)
@@ -84,53 +89,29 @@ def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layo
         width = layout.width if layout else 0
         dense = np.pad(dense, ((0, 0), (0, max(0, width - dense.shape[1]))))[:, :width]
     queries = [(name, len(list(rows))) for name, rows in groupby(names)]
-    ids = pa.array(documents, pa.string()) if any(documents) else None
-    return Block(np.array(grades, np.int16), queries, ids, dense, first, int(large.sum()))
+    return Block(np.array(grades, np.int16), queries, documents, dense, first, int(large.sum()))
 
 
 def _lines(text: bytes, line: int) -> Iterator[tuple[int, bytes]]:
     return ((number, raw) for number, raw in enumerate(text.split(b"\n"), line) if raw.partition(b"#")[0].strip())
 
 
-def _features(text: bytes) -> Any:
-    """Parse the features as a sparse matrix ``[n, largest number + 1]`` float64; None if scikit-learn refuses them."""
+def _features(text: bytes, layout: Layout | None) -> Any:
+    """Parse the features as a sparse matrix ``[n, largest number + 1]`` float64; a ValueError says what is wrong."""
     from sklearn.datasets import load_svmlight_file
 
     try:
-        return load_svmlight_file(io.BytesIO(text), zero_based=True, dtype=np.float64)[0]
-    except (ValueError, OverflowError):
-        return None
-
-
-def _fits(features: Any, layout: Layout | None) -> bool:
+        features = load_svmlight_file(io.BytesIO(text), zero_based=True, dtype=np.float64)[0]
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{one_line(error)}; expected features in ascending order, as in {EXAMPLE}") from error
     if np.isnan(features.data).any():
-        return False
+        raise ValueError("a feature is not a number; leave missing ones out")
     first, last = (layout.first, layout.first + layout.width - 1) if layout else (0, MAX_FEATURES)
-    return not len(features.indices) or bool(features.indices.min() >= first and features.indices.max() <= last)
-
-
-def _fault(text: bytes, path: str, line: int, layout: Layout | None) -> UserError:
-    """Name the first line whose features cannot be read."""
-    from sklearn.datasets import load_svmlight_file
-
-    for number, raw in _lines(text, line):
-        where = f"{path}:{number}"
-        try:
-            features = load_svmlight_file(io.BytesIO(raw), zero_based=True, dtype=np.float64)[0]
-        except (ValueError, OverflowError) as error:
-            return UserError(f"{where}: {one_line(error)}; expected features in ascending order, as in {EXAMPLE}")
-        if np.isnan(features.data).any():
-            return UserError(f"{where}: a feature is not a number; leave missing ones out")
-        if not _fits(features, layout):
-            indices = features.indices.tolist()
-            if layout is None:
-                most = f"expected numbers up to {MAX_FEATURES}, as features are stored densely"
-                return UserError(f"{where}: feature {max(indices)}; {most}")
-            last = layout.first + layout.width - 1
-            other = next(index for index in indices if not layout.first <= index <= last)
-            source = f"{layout.source} has features {layout.first} to {last}"
-            return UserError(f"{where}: feature {other}, but {source}")
-    raise AssertionError("a block is refused whose lines are all right")
+    if len(wrong := features.indices[(features.indices < first) | (features.indices > last)]):
+        stored = f"expected numbers up to {MAX_FEATURES}, as features are stored densely"
+        why = f"but {layout.source} has features {first} to {last}" if layout else stored
+        raise ValueError(f"feature {wrong[0]}{',' if layout else ';'} {why}")
+    return features
 
 
 def _grade(word: bytes, where: str) -> int:
@@ -154,7 +135,7 @@ def _query(word: bytes, where: str) -> str:
 
 
 def has_qid(text: bytes) -> bool | None:
-    """Return whether the first document of these lines has a ``qid``; None if there is no document."""
+    """Return True if the first document of these lines has a ``qid``, None if there is no document."""
     first = next(_lines(text, 1), None)
     words = first[1].split(None, 2) if first else []
     return len(words) > 1 and words[1].startswith(b"qid:") if words else None

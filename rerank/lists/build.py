@@ -73,8 +73,7 @@ def build_lists(
         score_added: what the first stage says of those; None where it cannot be asked.
         keep_self: whether a document that is the query itself (the same id, and the query's text) stays among its
             candidates. Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
-        replace: whether existing lists give way; anything else in their place is refused. Token ids and further columns
-            stay where texts and candidates are the same, as after regrading.
+        replace: replace existing lists; anything else in their place is refused.
 
     Raises:
         UserError: a run names documents that the collection does not have, or hardly any query that it has, or has

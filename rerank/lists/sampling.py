@@ -124,7 +124,6 @@ class PositivesNegatives(Sampler):
         positives: Count = 2,
         negatives: Count = 10,
         depth: Count = 150,
-        skip: Count | None = None,
         column: str | None = None,
         margin: NotNegative | None = None,
         ratio: Portion | None = None,
@@ -135,7 +134,6 @@ class PositivesNegatives(Sampler):
             positives: relevant candidates (grade above 0) per list at most.
             negatives: other candidates per list at most.
             depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
-            skip: leave out others among so many of the top: where few documents were judged, they may well be relevant.
             column: whose numbers say which others are as good as a relevant one, and may be relevant themselves
                 (Moreira et al., "NV-Retriever", 2024).
             margin: leave out others whose number is above the best relevant candidate's less this.
@@ -143,16 +141,16 @@ class PositivesNegatives(Sampler):
         """
         if (column is None) != (margin is None and ratio is None) or (margin is not None and ratio is not None):
             raise UserError("sampler: a column and its margin, or its ratio, belong together")
-        self.positives, self.negatives, self.depth, self.skip = positives, negatives, depth, skip
+        self.positives, self.negatives, self.depth = positives, negatives, depth
         self.margin, self.ratio = margin, ratio
         self.columns = [] if column is None else [column]
 
     def left_out(self, lists: Lists) -> Array | None:
         """The candidates without a relevant grade that may be relevant all the same."""
-        if self.skip is None and not self.columns:
+        if not self.columns:
             return None
         starts, lengths = lists.offsets[:-1], lists.lengths
-        found = np.arange(lists.size) - np.repeat(starts, lengths) < (self.skip or 0)
+        found = np.zeros(lists.size, dtype=bool)
         for name in self.columns:
             values, filled = lists.column(name), lengths > 0
             of_relevant = np.where((lists.grades > 0) & ~np.isnan(values), values, -np.inf)

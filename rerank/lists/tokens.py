@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from rerank.collections.base import encodable
 from rerank.errors import UserError
 from rerank.lists.store import Store
 from rerank.progress import tqdm
-from rerank.storage.arrow import Array, ArrowWriter, Ragged, read_arrow
+from rerank.storage.arrow import Array, Ragged, read_arrow, write_arrow
 from rerank.storage.files import atomic_folder, digest, read_json, write_json
 from rerank.storage.locks import exclusive_lock
 
@@ -133,19 +133,19 @@ def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, quer
 
 
 def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> None:
-    report: dict[str, Any] = {"truncated_queries": 0, "truncated_documents": 0}
-    sides = ("queries", store.queries, query), ("documents", store.documents, document)
-    for name, table, side in sides:
-        with (
-            tqdm(total=table.num_rows, desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress,
-            ArrowWriter(folder / f"{name}.arrow", SCHEMA) as file,
-        ):
-            for start in range(0, table.num_rows, BATCH):
-                texts = table.column("text").slice(start, BATCH).to_pylist()
-                ids, cut = encode(tokenizer, side, texts)
-                file.add({"ids": ids})
+    report: dict[str, Any] = {}
+
+    def encoded(name: str, texts: pa.ChunkedArray, side: Side) -> Iterator[dict[str, list[Array]]]:
+        report[f"truncated_{name}"] = 0
+        with tqdm(total=len(texts), desc=f"tokenise {name}", unit=f" {name}", disable=None) as progress:
+            for start in range(0, len(texts), BATCH):
+                ids, cut = encode(tokenizer, side, texts.slice(start, BATCH).to_pylist())
                 report[f"truncated_{name}"] += cut
-                progress.update(len(texts))
+                progress.update(len(ids))
+                yield {"ids": ids}
+
+    for name, table, side in (("queries", store.queries, query), ("documents", store.documents, document)):
+        write_arrow(folder / f"{name}.arrow", SCHEMA, encoded(name, table.column("text"), side))
     write_json(folder / REPORT, report)
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,7 +23,6 @@ from rerank.lists.layout import (
     candidates_hash,
     is_lists_folder,
 )
-from rerank.lists.store import Store
 from rerank.storage.arrow import Array, FlatFile, read_arrow
 from rerank.storage.files import atomic_folder, write_json
 
@@ -39,31 +35,6 @@ def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
         raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
     with atomic_folder(folder, replace=replace) as temporary:
         yield temporary
-        if folder.exists():
-            _keep_what_fits(folder, temporary)
-
-
-def _keep_what_fits(old: Path, new: Path) -> None:
-    """Keep what regrading leaves: token ids, if texts are the same, and added columns, if candidates are, too."""
-    try:
-        before, after = Store.open(old), Store.open(new)
-    except UserError:  # of another version, or damaged
-        return
-    if not all(filecmp.cmp(old / name, new / name, shallow=False) for name in ("queries.arrow", "documents.arrow")):
-        return
-    if (old / "tokens").is_dir():
-        shutil.copytree(old / "tokens", new / "tokens", copy_function=_link)
-    if before.manifest["candidates"] == after.manifest["candidates"]:
-        added = set(before.column_names) - set(before.manifest["columns"])
-        for name in added - set(after.column_names):
-            _link(before.column_path(name), after.column_path(name))
-
-
-def _link(source: str | Path, target: str | Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # a disk that has no links
-        shutil.copy2(source, target)
 
 
 class StoreWriter(ExitStack):

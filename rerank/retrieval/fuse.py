@@ -163,11 +163,3 @@ def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[st
     """
     aligned = Aligned.of(runs)
     return aligned.sum([1.0] * len(runs), len(runs)) if weights is None else aligned.sum(weights)
-
-
-def ensemble(runs: Sequence[Run]) -> dict[str, list[Scored]]:
-    """The mean of the z-normalised scores of models that scored the same documents; a ValueError if they did not."""
-    documents = [{query: {scored.id for scored in ranking} for query, ranking in run.items()} for run in runs]
-    if any(other != documents[0] for other in documents):
-        raise ValueError("the runs rank different queries or documents")
-    return fuse(runs)

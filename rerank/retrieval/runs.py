@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyarrow import csv
 
 from rerank.collections.base import checked_id, checked_ids
 from rerank.collections.records import NAMES, is_table, named_columns, read_records
@@ -20,7 +19,7 @@ from rerank.errors import UserError
 from rerank.html import shown
 from rerank.progress import log, tqdm
 from rerank.storage.arrow import FLOAT32, Array, blocks
-from rerank.storage.files import COMPRESSED, atomic_write, read_blocks, read_lines
+from rerank.storage.files import COMPRESSED, atomic_write, read_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,13 +27,9 @@ if TYPE_CHECKING:
 LAYOUTS = {6: ("query", "q0", "document", "rank", "score", "tag"), 3: ("query", "document", "rank")}
 """The columns of TREC's and of MS MARCO's runs."""
 
-TYPES = {"query": pa.dictionary(pa.int32(), pa.string()), "document": pa.large_string(), "rank": pa.int64()}
 FIELDS = {field: NAMES[field] for field in ("query_id", "doc_id", "score", "rank")}
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-
-BLOCK = 1 << 26
-"""Bytes of a run that are parsed at a time."""
 
 SLICE = 1 << 14
 """Pairs in which duplicates are looked for at a time."""
@@ -115,7 +110,7 @@ def _ranked(
     order = np.lexsort((ranks, -as_float32(scores), codes))
     if (np.diff(order) != 1).any():
         codes, scores, documents = codes[order], scores[order], documents.take(pa.array(order))
-    offsets = np.searchsorted(codes, np.arange(len(queries) + 1, dtype=codes.dtype))
+    offsets = np.searchsorted(codes, np.arange(len(queries) + 1))
     for first, last in blocks(offsets, SLICE):
         start, end = int(offsets[first]), int(offsets[last])
         some = documents.slice(start, end - start).combine_chunks().dictionary_encode()
@@ -148,60 +143,9 @@ def read_run(path: str | Path) -> RunTable:
     path = Path(path).expanduser()
     if is_table(path):
         return _of_frame(read_records(path).frame, str(path), None, ordered=True)
-    text = b"".join(read_blocks(path))
-    table = _parsed(text) if _is_plain(text) else None
-    if table is None and (text := _tidied(path)):
-        table = _parsed(text)
-    if table is None:
-        return RunTable([], np.zeros(1, np.int64), pa.chunked_array([], pa.large_string()), np.zeros(0))
-    queries, ranks = table["query"].unify_dictionaries().combine_chunks(), table["rank"].to_numpy()
-    scores = table["score"].to_numpy() if "score" in table.column_names else 1 / ranks
-    codes = queries.indices.to_numpy()
-    return _ranked(queries.dictionary.to_pylist(), codes, table["document"], ranks, scores, str(path))
-
-
-def _parsed(text: bytes) -> pa.Table | None:
-    """Parse plain lines with one space, or one tab, between words; None if there is anything else."""
-    first = text[: text.find(b"\n")]
-    delimiter = "\t" if b"\t" in first else " "
-    layout = LAYOUTS.get(first.count(delimiter.encode()) + 1)
-    if layout is None:
-        return None
-    try:
-        table = csv.read_csv(
-            pa.py_buffer(text),
-            read_options=csv.ReadOptions(column_names=layout, use_threads=False, block_size=BLOCK),
-            parse_options=csv.ParseOptions(delimiter=delimiter, quote_char=False, double_quote=False),
-            convert_options=csv.ConvertOptions(
-                include_columns=[name for name in layout if name not in ("q0", "tag")],
-                column_types=TYPES | {"score": pa.float64()},
-                null_values=[],
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    if "score" in layout:
-        right = (np.abs(table["score"].to_numpy()) <= FLOAT32).all()
-    else:
-        right = (table["rank"].to_numpy() > 0).all()
-    empty = (pc.any(pc.equal(table[name].cast(pa.large_string()), "")).as_py() for name in ("query", "document"))
-    return table if right and not any(empty) else None
-
-
-def _is_plain(text: bytes) -> bool:
-    """Return whether Arrow splits a text into lines, words and numbers as trec_eval does."""
-    odd = text.startswith(b"#") or b"\n#" in text or (b"\t" in text and b" " in text)
-    if odd or b"0x" in text or b"0X" in text or text.count(b"\r") > text.count(b"\r\n"):
-        return False
-    if len(text.translate(None, b"\v\f\x1c\x1d\x1e\x1f")) < len(text):
-        return False
-    return text.isascii() or not re.search(r"[^\S \t\n\r]", text.decode(errors="replace"))
-
-
-def _tidied(path: Path) -> bytes:
-    """Check the lines of a run one by one, and return them without comments and with one space between words."""
-    lines, width, comments = list[str](), 0, 0
+    codes, documents = dict[str, int](), list[str]()
+    queries, ranks, scores = array("i"), array("q"), array("d")
+    width = comments = 0
     for number, line in read_lines(path):
         words = line.split()
         if words[0].startswith("#"):
@@ -212,18 +156,22 @@ def _tidied(path: Path) -> bytes:
             expected = [width] if width in LAYOUTS else LAYOUTS
             described = " or ".join(f"{count} ({', '.join(LAYOUTS[count])})" for count in expected)
             raise UserError(f"{path}:{number}: {len(words)} columns; expected {described}")
-        at = LAYOUTS[width].index("rank")
-        rank, score = (float(word) if NUMBER.fullmatch(word) else math.nan for word in (words[at], words[-2]))
-        if not rank.is_integer() or abs(rank) >= 1 << 63 or (width == 3 and rank < 1):
+        document, rank = (words[2], words[3]) if width == 6 else (words[1], words[2])
+        place = float(rank) if NUMBER.fullmatch(rank) else math.nan
+        if not place.is_integer() or abs(place) >= 1 << 63 or (width == 3 and place < 1):
             least = " from 1" if width == 3 else ""
-            raise UserError(f"{path}:{number}: rank {words[at]!r}; expected a whole number{least}")
-        if width == 6 and not abs(score) <= FLOAT32:
+            raise UserError(f"{path}:{number}: rank {rank!r}; expected a whole number{least}")
+        score = 1 / place if width == 3 else float(words[4]) if NUMBER.fullmatch(words[4]) else math.nan
+        if not abs(score) <= FLOAT32:
             raise UserError(f"{path}:{number}: score {words[4]!r}; expected a finite number that a float32 can hold")
-        words[at] = str(int(rank))
-        lines.append(" ".join(words))
+        queries.append(codes.setdefault(words[0], len(codes)))
+        documents.append(document)
+        ranks.append(int(place))
+        scores.append(score)
     if comments:
         log.info("%s: skipped %d comment lines", path, comments)
-    return "\n".join(lines).encode()
+    ids = pa.chunked_array([pa.array(documents, pa.large_string())])
+    return _ranked(list(codes), np.array(queries), ids, np.array(ranks), np.array(scores), str(path))
 
 
 def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = None) -> RunTable:

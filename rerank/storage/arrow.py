@@ -1,4 +1,4 @@
-"""Arrow files of the store: written as a stream, read memory-mapped, ragged columns as NumPy views."""
+"""Arrow files of lists: written as streams, read memory-mapped, and NumPy views of their columns."""
 
 from __future__ import annotations
 
@@ -18,46 +18,23 @@ from rerank.errors import UserError
 Array = np.ndarray[Any, Any]
 
 FLOAT32 = float.fromhex("0x1.fffffefffffffp+127")
-"""The largest number that rounds to a finite float32, which is the largest of these."""
-
-SIGNS = 1 << 29
-"""Characters of text in a batch: at 4 bytes each, as many as Arrow's 32-bit offsets reach."""
+"""The largest number that rounds to a finite float32."""
 
 T = TypeVar("T")
 
 
-class ArrowWriter(ExitStack):
-    """Writes batches (column name -> values) to an Arrow stream file that ``datasets.Dataset.from_file`` reads."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        super().__init__()
-        self.schema, self.rows = schema, 0
-        sink = self.enter_context(pa.OSFile(str(path), "wb"))
-        self._writer = self.enter_context(pa.ipc.new_stream(sink, schema))
-
-    def add(self, batch: Mapping[str, Any]) -> None:
-        """Append rows; memory is that of these. Texts of more than 2 GiB together become several batches."""
-        names = [field.name for field in self.schema if pa.types.is_string(field.type)]
-        texts = [batch[name] for name in names if isinstance(batch[name], list)]
-        if any(len(column) > 1 and sum(len(text or "") for text in column) > SIGNS for column in texts):
-            half = len(texts[0]) // 2
-            self.add({name: values[:half] for name, values in batch.items()})
-            self.add({name: values[half:] for name, values in batch.items()})
-            return
-        try:
-            arrays = [pa.array(batch[field.name], field.type) for field in self.schema]
-        except pa.ArrowCapacityError as error:
-            raise UserError("a text of more than 2 GiB; leave it out, or cut it") from error
-        self._writer.write_batch(pa.record_batch(arrays, schema=self.schema))
-        self.rows += len(arrays[0])
-
-
 def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, Any]]) -> int:
-    """Write an Arrow file, see `ArrowWriter`; the number of its rows."""
-    with ArrowWriter(path, schema) as writer:
+    """Write batches (column name -> values) as an Arrow stream, one at a time, and return the number of rows.
+
+    ``datasets.Dataset.from_file`` reads the file. A batch with more than 2 GiB of texts is split by Arrow.
+    """
+    rows = 0
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
-            writer.add(batch)
-    return writer.rows
+            table = pa.table({field.name: batch[field.name] for field in schema}, schema=schema)
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
 
 
 def read_arrow(path: Path) -> pa.Table:
@@ -69,7 +46,7 @@ def read_arrow(path: Path) -> pa.Table:
 
 
 def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
-    """Some rows of a column of texts, in as many chunks as Arrow's 32-bit offsets ask for."""
+    """Return some rows of a column of texts, in as many chunks as Arrow's 32-bit offsets need."""
     try:
         return column.take(pa.array(rows))
     except pa.ArrowInvalid:  # 2 GiB or more
@@ -80,10 +57,9 @@ def taken(column: pa.ChunkedArray, rows: Array) -> pa.ChunkedArray:
 
 
 class FlatFile(ExitStack):
-    """Numbers that come block by block and end up in an Arrow file in one piece, which is mapped without a copy.
+    """Collects numbers block by block and writes them to an Arrow file in one piece, which maps without a copy.
 
-    Blocks wait in nameless files on the same disk, so that memory holds one of them at a time, and a process that is
-    killed leaves nothing behind.
+    Blocks wait in nameless files on the same disk, so a killed process leaves nothing behind.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
@@ -98,7 +74,7 @@ class FlatFile(ExitStack):
         self.rows += len(values)
 
     def mapped(self, name: str) -> Array:
-        """What a column holds so far, ``[rows]`` or ``[rows, C]``, mapped."""
+        """Map the rows of a column so far, ``[rows]`` or ``[rows, C]``."""
         kind = self.schema.field(name).type
         self._files[name].flush()
         shape = (self.rows, kind.list_size) if pa.types.is_fixed_size_list(kind) else (self.rows,)
@@ -107,7 +83,7 @@ class FlatFile(ExitStack):
         return np.memmap(self._files[name], dtype=_number(kind), mode="r", shape=shape)
 
     def write(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
-        """Write the file, as one record batch; ``metadata`` joins its schema."""
+        """Write the file as one record batch, with metadata in its schema."""
         schema = self.schema.with_metadata(dict(metadata or {}))
         batch = flat_batch(schema, {field.name: self.mapped(field.name) for field in schema})
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
@@ -115,10 +91,10 @@ class FlatFile(ExitStack):
 
 
 def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatch:
-    """Arrays as a record batch, without a copy; ``[n, C]`` where the schema says fixed-size lists."""
+    """Wrap arrays as a record batch without a copy; ``[n, C]`` where the schema has fixed-size lists."""
     arrays = []
     for field in schema:
-        values = pa.array(np.ascontiguousarray(columns[field.name]).reshape(-1))
+        values = pa.array(np.ascontiguousarray(columns[field.name], _number(field.type)).reshape(-1))
         if pa.types.is_fixed_size_list(field.type):
             values = pa.FixedSizeListArray.from_arrays(values, type=field.type)
         arrays.append(values)
@@ -126,7 +102,6 @@ def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatc
 
 
 def _number(kind: pa.DataType) -> Any:
-    """NumPy's type of numbers, or of those in fixed-size lists."""
     return (kind.value_type if pa.types.is_fixed_size_list(kind) else kind).to_pandas_dtype()
 
 
@@ -142,7 +117,7 @@ class Ragged:
 
     @classmethod
     def joined(cls, parts: Sequence[Ragged]) -> Self:
-        """The lists of several columns, one after the other."""
+        """Concatenate columns."""
         return cls(pa.chunked_array([chunk for part in parts for chunk in part.column.chunks], parts[0].column.type))
 
     def __len__(self) -> int:
@@ -154,7 +129,7 @@ class Ragged:
         return self._values[chunk][offsets[inside] : offsets[inside + 1]]
 
     def take(self, rows: Array) -> Array:
-        """The lists of some rows, one after the other, in one array."""
+        """Return the lists of some rows, one after the other, in one array."""
         return np.concatenate([np.zeros(0, np.int32), *(self[row] for row in rows.tolist())])
 
     def lengths(self) -> Array:
@@ -162,7 +137,7 @@ class Ragged:
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
-    """The numbers of several ranges, one after the other.
+    """Concatenate ranges of numbers.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -172,25 +147,25 @@ def ranges(starts: Array, lengths: Array) -> Array:
 
 
 def by_first_appearance(documents: Array) -> tuple[Array, Array]:
-    """The distinct rows in the order of their first appearance, and the number of each candidate's document."""
+    """Return the distinct rows in the order of their first appearance, and each candidate's number among them."""
     encoded = pa.array(documents).dictionary_encode()
     return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def list_numbers(count: int, starts: Array) -> Array:
-    """The number of the list of every row, ``[count]``; lists without rows have numbers, too."""
+    """Return the number of the list of every row, ``[count]``; lists without rows are numbered, too."""
     return np.searchsorted(starts, np.arange(count), side="right") - 1
 
 
 def starts_of(numbers: Array) -> Array:
-    """Positions at which a list starts, from the number of the list of every row: where it changes."""
+    """Return the positions at which the number of the list changes."""
     return np.flatnonzero(np.diff(numbers, prepend=-1))
 
 
 def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
-    """Ranges ``(first, last)`` of consecutive lists with so many rows each at the most, more only in a single list.
+    """Cut lists into ranges ``(first, last)`` of at most this many rows each; only a single list may have more.
 
-    ``offsets`` say where each list starts, and where the last one ends, ``[Q + 1]``.
+    ``offsets`` are the starts of the lists, and the end of the last one, ``[Q + 1]``.
     """
     ranges, first, lists = [], 0, len(offsets) - 1
     while first < lists:
@@ -201,7 +176,7 @@ def blocks(offsets: Array, rows: int) -> list[tuple[int, int]]:
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items as they come, ``size`` at a time; the last batch may have fewer."""
+    """Yield lists of ``size`` items; the last one may have fewer."""
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch

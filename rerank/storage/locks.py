@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.storage.files import cannot_be_written, is_stream, make_parent, remove_leftovers
+from rerank.storage.files import cannot_be_written, is_stream, remove_leftovers
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
     lock = FileLock(place, is_singleton=True)
     again = lock.is_locked
     with cannot_be_written(path):
-        make_parent(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             lock.acquire(timeout=0)
         except Timeout:

@@ -117,37 +117,3 @@ def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, t
     assert {key: contract[key] for key in expected} == expected
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert sum(np.isfinite(step["loss"]) for step in logged if "loss" in step) == 2
-
-
-IDS = ["FT911-3", "LA010189-0001", "FBIS3-1", "FR940104-0-00001"]
-SEARCH = """
-from rerank.collections import Query, open_collection
-from rerank.retrieval import BM25, build_index
-collection = open_collection("disks45/nocr")
-index = build_index(collection)
-for scored in BM25().search(index, [Query("q", "zebra")])["q"]:
-    print(scored.id)
-print(index.name)
-"""
-
-
-def search(tmp_path: Path) -> list[str]:
-    """The documents that match "zebra", and the index."""
-    return python(SEARCH, IR_DATASETS_HOME=str(tmp_path / "irds"), RERANK_HOME=str(tmp_path / "home")).stdout.split()
-
-
-@pytest.mark.slow
-def test_an_index_is_built_again_when_a_file_of_the_corpus_changes(tmp_path: Path) -> None:
-    """Ids, fields, and the count and sizes of files and documents stay: only a word is another."""
-    corpus = tmp_path / "irds" / "disks45" / "corpus"
-    write_disks(corpus, IDS)
-    *found, first = search(tmp_path)
-    assert found == []
-
-    texts = [(path, path.read_bytes()) for path in sorted(corpus.rglob("*")) if path.is_file()]
-    words = (b"trade", b"crime", b"river", b"women", b"water")
-    plain, before, word = next((*text, word) for text in texts for word in words if word in text[1])
-    plain.write_bytes(before.replace(word, b"zebra"))
-    *found, changed = search(tmp_path)
-    assert len(found) == 1
-    assert changed != first

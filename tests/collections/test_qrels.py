@@ -51,7 +51,7 @@ def test_tables_are_read_as_judgments(tmp_path: Path, name: str) -> None:
 
 def test_other_binary_files_are_no_judgments(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_bytes(b"PK\x03\x04rest")
-    with pytest.raises(UserError, match="qrels: is a zip archive; expected text"):
+    with pytest.raises(UserError, match="qrels: is a zip archive; expected text in UTF-8"):
         read_qrels(tmp_path / "qrels")
 
 
@@ -67,12 +67,12 @@ def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:
         ("1 0 a 1\n1 0 b\n", "qrels:2: 3 columns; expected a query id, 0, a document id and a grade"),
         ("1\ta\t1\n", "a document id and a grade, or BEIR's header, query-id corpus-id score"),
         ("1 0 a 1 extra\n", "qrels:1: 5 columns"),
-        ("1 0 a 0.5\n", "qrels:1: the grade '0.5' is no whole number"),
+        ("1 0 a 0.5\n", "qrels:1: grade '0.5'; expected a whole number"),
         ("query-id\tcorpus-id\tscore\n1 0 a 1\n", "qrels:2: 4 columns; expected a query id, a document id and a grade"),
         ("1 0 a 1\n\n1 0 a 2\n", "qrels:3: document 'a' of query '1' has grade 2 here and 1 before"),
         ("\n", "qrels: no judgments in this file"),
         *(
-            (f"1 0 d {grade}\n", r"qrels:1: the grade")
+            (f"1 0 d {grade}\n", r"qrels:1: grade")
             for grade in ("1_0", "１", "1.0", "one", "32768", "-32768", str(2**63), "9" * 5000)
         ),
     ],

@@ -8,26 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from rerank.collections.jvm import _heap
 from rerank.commands.cli import main
-from rerank.errors import UserError
-from rerank.storage import arrow
-from rerank.storage.arrow import ArrowWriter, read_arrow
 from tests.builders import write_collection
-
-
-def test_a_heap_too_small_for_lucene_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With 8 MB Java collected garbage for as long as anybody waited."""
-    for heap in ("8m", "63M", "1000k", "1"):
-        monkeypatch.setenv("RERANK_JVM_HEAP", heap)
-        with pytest.raises(UserError, match="Lucene needs 64m"):
-            _heap()
-    for heap in ("64m", "65536K", "1g", str(1 << 30)):
-        monkeypatch.setenv("RERANK_JVM_HEAP", heap)
-        assert _heap() == heap
 
 
 @pytest.mark.slow
@@ -83,18 +67,3 @@ def test_a_disk_that_takes_nothing_is_named(
     said = capsys.readouterr().err
     assert "Read-only file system" in said
     assert said.count("\n") == 1
-
-
-def test_texts_of_more_than_two_gibibytes_become_several_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrow, "SIGNS", 100)
-    texts = [None if i % 7 == 0 else "x" * i for i in range(64)]
-    with ArrowWriter(tmp_path / "texts.arrow", pa.schema([("text", pa.string()), ("n", pa.int64())])) as writer:
-        writer.add({"text": texts, "n": list(range(64))})
-        assert writer.rows == 64
-    table = read_arrow(tmp_path / "texts.arrow")
-    assert table.column("text").to_pylist() == texts
-    assert table.column("n").to_pylist() == list(range(64))
-    sizes = [sum(len(text or "") for text in chunk.to_pylist()) for chunk in table.column("text").chunks]
-    assert all(size <= 100 for size in sizes)

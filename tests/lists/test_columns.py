@@ -13,16 +13,13 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
-from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.lists import Lists, build_lists
+from rerank.lists import Lists
 from rerank.lists.add import add_runs
 from rerank.lists.columns import named_files
-from rerank.lists.tokens import tokenise
-from tests.builders import contents, make_lists, make_lists_with_added, random_run, write_collection
+from tests.builders import contents, make_lists, make_lists_with_added
 
 
 def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None:
@@ -98,37 +95,6 @@ def test_a_column_of_other_candidates_is_refused(tmp_path: Path) -> None:
 def test_columns_are_called_after_their_files(tmp_path: Path, path: str, name: str) -> None:
     (tmp_path / path).touch()
     assert list(named_files([str(tmp_path / path)])) == [name]
-
-
-def test_lists_that_are_regraded_keep_their_tokens_and_columns(tmp_path: Path, tiny_model: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    name = write_collection(tmp_path / "c")
-    collection, run = open_collection(name), random_run(name, [5] * 12)
-    lists = build_lists(collection, run, tmp_path / "lists")
-    lists.store.add_column("teacher", np.arange(lists.size))
-    tokenise(lists.store, tokenizer, 4, 16)
-    before = lists.grades.copy()
-    tokens = {path: path.stat().st_ino for path in (tmp_path / "lists" / "tokens").rglob("*.arrow")}
-    qrels = collection.qrels()
-    assert qrels is not None
-    changed = {query: {id: grade + 1 for id, grade in judged.items()} for query, judged in qrels.items()}
-
-    again = build_lists(collection, run, tmp_path / "lists", qrels=changed, replace=True)
-    assert (again.grades != before).any()
-    np.testing.assert_array_equal(again.column("teacher"), np.arange(lists.size))
-    assert {path: path.stat().st_ino for path in tokens} == tokens, "the very files"
-
-    corpus = tmp_path / "c" / "corpus.jsonl"
-    corpus.write_text(corpus.read_text().replace('"text": "', '"text": "not '))
-    other = build_lists(open_collection(name), run, tmp_path / "lists", replace=True)
-    assert other.store.column_names == ["bm25"], "a teacher has seen other texts"
-    assert not (tmp_path / "lists" / "tokens").exists()
-    other.store.add_column("teacher", np.arange(lists.size))
-    tokenise(other.store, tokenizer, 4, 16)
-
-    deeper = build_lists(collection, random_run(name, [6] * 12), tmp_path / "lists", replace=True)
-    assert deeper.store.column_names == ["bm25"], "those of other candidates are gone"
-    assert not (tmp_path / "lists" / "tokens").exists()
 
 
 def test_a_damaged_column_can_be_removed_and_made_again(tmp_path: Path) -> None:

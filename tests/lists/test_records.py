@@ -86,6 +86,19 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         }
         for query, texts in {"x": "stu", "y": "svw"}.items()
     ],
+    "hits of Elasticsearch": [
+        {
+            "query_id": query,
+            "query": query,
+            "hits": {
+                "hits": [
+                    {"_id": f"d{t}", "_score": 9.0 - i, "_source": {"text": t}, "grade": int(i == 0)}
+                    for i, t in enumerate(texts)
+                ]
+            },
+        }
+        for query, texts in {"x": "stu", "y": "svw"}.items()
+    ],
     "a dictionary of lists": [
         {"qid": q, "question": q, "passages": {"pid": list(texts), "passage": list(texts), "rel": [1, 0, 0]}}
         for q, texts in {"x": "stu", "y": "svw"}.items()
@@ -114,6 +127,14 @@ def test_from_dataset_recognises_every_shape(
         r for r in caplog.records if r.levelname == "WARNING" and shape != "triplets"
     ]
     assert shown(lists.save(tmp_path / "lists")) == ROWS
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_from_dataset_refuses_columns_of_two_shapes(shape: str) -> None:
+    of_candidates = shape in ("a row per candidate", "query, docs, labels", "pairs")
+    more = {"positive": "s"} if of_candidates else {"text": "s"}
+    with pytest.raises(UserError, match=r"columns fit two shapes, .* or .*; leave the columns of one out"):
+        Lists.from_dataset([row | more for row in SHAPES[shape]])
 
 
 def test_from_dataset_keeps_teacher_scores_and_instructions(tmp_path: Path) -> None:

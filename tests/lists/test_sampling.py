@@ -111,13 +111,10 @@ TWO_LISTS = {
     ("given", "left_out"),
     [
         ({}, None),
-        ({"skip": 1}, [0, 4]),
-        ({"skip": 2}, [0, 4, 5]),
         ({"column": "dense", "margin": 0.05}, [0]),
         ({"column": "dense", "margin": 0.1}, [0, 3]),
         ({"column": "dense", "ratio": 1.0}, [0]),
         ({"column": "dense", "ratio": 0.8}, [0, 3]),
-        ({"column": "dense", "ratio": 0.8, "skip": 1}, [0, 3, 4]),
     ],
 )
 def test_others_that_may_be_relevant_are_left_out(given: dict[str, Any], left_out: list[int]) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.retrieval.fuse import K, Pool, ensemble, fuse, reciprocal_ranks
+from rerank.retrieval.fuse import K, Pool, fuse, reciprocal_ranks
 from rerank.retrieval.runs import Run, Scored
 
 scores = st.lists(st.integers(-50, 50), min_size=1, max_size=8, unique=True)
@@ -22,18 +22,11 @@ def test_scale_shift_and_order_of_a_run_do_not_matter(values: list[int], scale: 
     order = list(range(len(values)))
     rng.shuffle(order)  # type: ignore[attr-defined]
     moved = ranking([scale * value + shift for value in values], order)
-    found = {scored.id: scored.score for scored in ensemble([ranking(values), moved])["q"]}
-    alone = {scored.id: scored.score for scored in ensemble([ranking(values)])["q"]}
+    found = {scored.id: scored.score for scored in fuse([ranking(values), moved])["q"]}
+    alone = {scored.id: scored.score for scored in fuse([ranking(values)])["q"]}
     assert found == pytest.approx(alone, abs=1e-9)
-    best = [scored.id for scored in ensemble([moved])["q"]]
+    best = [scored.id for scored in fuse([moved])["q"]]
     assert best == [f"d{i}" for i in np.argsort([-value for value in values])]
-
-
-def test_runs_of_different_documents_or_queries_are_refused() -> None:
-    with pytest.raises(ValueError, match="different queries or documents"):
-        ensemble([ranking([1, 2]), ranking([1, 2, 3])])
-    with pytest.raises(ValueError, match="different queries or documents"):
-        ensemble([ranking([1, 2]), ranking([1, 2]) | {"other": []}])
 
 
 IDS = st.sampled_from([f"d{i}" for i in range(12)])

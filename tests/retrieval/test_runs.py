@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.retrieval import Scored, read_run, runs, write_run
+from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
 from rerank.storage.files import read_lines
 from tests.builders import PACK, write_packed
@@ -236,13 +236,6 @@ def test_blanks_ends_and_comments_do_not_matter(tmp_path: Path) -> None:
             lines = ["1 Q0 a 1 2.5 t", "1 Q0 é 2 1e-3 t", "2 Q0 a 1 -7 t"]
             path.write_bytes(codecs.BOM_UTF8 + "".join(line.replace(" ", odd) + end for line in lines).encode())
             assert read_run(path) == {"1": [("a", 2.5), ("é", 1e-3)], "2": [("a", -7.0)]}
-
-
-def test_a_run_is_parsed_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "BLOCK", 40)
-    (tmp_path / "run").write_text("".join(f"q{i // 3} Q0 d{i} 1 {-i} t\n" for i in range(30)))
-    expected = {f"q{q}": [Scored(f"d{i}", -float(i)) for i in range(3 * q, 3 * q + 3)] for q in range(10)}
-    assert read_run(tmp_path / "run") == expected
 
 
 @pytest.mark.parametrize("suffix", ["", ".parquet", ".zst"])
