@@ -126,6 +126,27 @@ def test_a_folder_that_cannot_take_its_place_is_said(tmp_path: Path, monkeypatch
     assert os.listdir(tmp_path) == []
 
 
+def test_atomic_folder_keeps_the_old_folder_until_the_new_one_can_take_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is killed at a rename leaves the old folder at its place or beside it."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights").write_text("old")
+    present: list[bool] = []
+
+    def rename(source: str | Path, target: str | Path) -> None:
+        present.append(any(path.read_text() == "old" for path in tmp_path.rglob("weights")))
+        real(source, target)
+
+    real = os.rename
+    monkeypatch.setattr(os, "rename", rename)
+    with atomic_folder(tmp_path / "model", replace=True) as temporary:
+        (temporary / "weights").write_text("new")
+    assert present
+    assert all(present)
+    assert (tmp_path / "model" / "weights").read_text() == "new"
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o002], ids=oct)
 def test_new_files_and_folders_honour_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
