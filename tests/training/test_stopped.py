@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import psutil
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from rerank import stops
+from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
 from rerank.training.launch import start_accelerator
 from rerank.training.run_folder import newest_checkpoint as newest
@@ -126,6 +128,18 @@ def test_a_second_signal_from_python_leaves_the_last_checkpoint(
     with pytest.raises(stops.Stopped, match=r"resumes .* at its last checkpoint"):
         train([*options, f"--output={tmp_path / 'run'}"])
     assert not newest(tmp_path / "run"), "none was written"
+
+
+def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> None:
+    accelerator, network = start_accelerator("fp32"), torch.nn.Linear(2, 1)
+    saved = State(*range(1, 11), limits=MemoryLimits(11, 12))
+    assert all(value != default for value, default in zip(astuple(saved), astuple(State()), strict=True))
+    state = replace(saved)
+    register_state(accelerator, network, state)
+    save_checkpoint(accelerator, tmp_path, 3)
+    vars(state).update(vars(State()))
+    assert load_checkpoint(accelerator, tmp_path)
+    assert state == saved
 
 
 def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
