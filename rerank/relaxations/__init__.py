@@ -12,7 +12,7 @@ _HOMES = {
     **dict.fromkeys(("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"), "base"),
     **dict.fromkeys(("Approx", "TwinSigmoid"), "sigmoids"),
     **{"FastSoftSort": "fastsoftsort", "NeuralSort": "neuralsort", "OptimalTransport": "transport"},
-    **{"Fidelity": "fidelity", "SmoothI": "smoothi", "SoftSort": "softsort"},
+    **{"SmoothI": "smoothi", "SoftSort": "softsort"},
 }
 
 __all__ = ["load_all", *sorted(_HOMES)]
@@ -25,5 +25,5 @@ def load_all() -> dict[str, type]:
     >>> "SmoothI" in load_all()
     True
     """
-    others = ("Batch", "Exact", "Fidelity", "RankIndicators", "Relaxation", "SoftRanks")
+    others = ("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks")
     return {name: __getattr__(name) for name in sorted(_HOMES) if name not in others}
