@@ -18,7 +18,8 @@ class SelfAttention(FeatureNetwork):
     """A Transformer encoder over the documents of a list (Pobrotyn et al. 2020), without positions.
 
     A linear layer, ``blocks`` encoder blocks (layer norm first), layer norm, a linear score. The order of the documents
-    does not matter; lists do not see each other, nor padding. The defaults are those of NeuralNDCG's paper for WEB30K
+    does not matter; lists do not see each other, nor padding. Matrices are drawn as in the authors' code (Xavier,
+    uniform), each by itself. The defaults are those of NeuralNDCG's paper for WEB30K
     (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
 
     >>> SelfAttention(columns=["bm25"], hidden=16)
@@ -69,6 +70,11 @@ class SelfAttention(FeatureNetwork):
         self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(width), enable_nested_tensor=False)
         output = [] if s["output"] == "none" else [ACTIVATIONS[s["output"]]()]
         self.last = nn.Sequential(nn.Linear(width, 1), *output)
+        for name, parameter in self.named_parameters():  # blocks are copies of one another until they are drawn
+            if parameter.dim() > 1:
+                # queries, keys and values have a matrix each in the authors' code
+                for matrix in parameter.data.chunk(3 if name.endswith("in_proj_weight") else 1):
+                    nn.init.xavier_uniform_(matrix)
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""

@@ -97,6 +97,15 @@ def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists) -> N
     check_independent(prepared(make, lists), lists, 1, 7, 64)
 
 
+def test_self_attention_draws_every_block_by_itself(lists: Lists) -> None:
+    first, second = prepared(lambda: SelfAttention(8, 16, blocks=2), lists).encoder.layers  # type: ignore[union-attr,misc]
+    for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
+        if one.dim() > 1:
+            assert not torch.equal(one, other), name
+    query = first.self_attn.in_proj_weight[:8]
+    assert 0.55 < float(query.detach().abs().max()) <= (6 / 16) ** 0.5, "Xavier's bound for a matrix of 8 x 8"
+
+
 def test_attention_sees_the_whole_list_and_no_order_of_documents(lists: Lists) -> None:
     """The score of a document changes when another one of its list goes, and not when they change places."""
     model = prepared(lambda: SelfAttention(8, 16), lists)
