@@ -51,6 +51,10 @@ class Inputs(ABC):
             starts: positions in ``rows`` at which a list starts, the first of them 0.
         """
 
+    def representatives(self, rows: Array) -> Array:
+        """Return for each candidate the position of the first one that reads the same, ``[n]``."""
+        return np.arange(len(rows))
+
     def to(self, device: Device) -> None:  # noqa: B027
         """Move what is held of the lists to where the model is now."""
 

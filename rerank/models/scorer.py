@@ -52,7 +52,7 @@ def score_candidates(
 
     Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
     scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
-    one thread scores the rest, then in chunks of half the size, with a warning.
+    one thread scores the rest, then in chunks of half the size, with a warning. Equal pairs are scored once.
 
     Args:
         scorer: the model, a :class:`rerank.models.scorer.Scorer`.
@@ -75,13 +75,14 @@ def score_candidates(
         budget, workers = budget or scorer.budget, 1
         if device.type == "cpu":
             budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
-        bar = tqdm(total=len(rows), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
+        same = inputs.representatives(rows)  # scored once: the place in a batch changes the last digits of a score
+        scores, left = np.empty(len(rows), dtype=np.float32), np.unique(same)
+        bar = tqdm(total=len(left), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
 
         def batch_of(chunk: Array) -> dict[str, Any]:
             batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
             return {name: sent(value, device) for name, value in batch.items()}
 
-        scores, left = np.empty(len(rows), dtype=np.float32), np.arange(len(rows))
         training = scorer.training
         scorer.eval()
         try:
@@ -101,6 +102,7 @@ def score_candidates(
                         budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
         finally:
             scorer.train(training)
+        scores = scores[same]
         if inputs.beside is not None:
             with torch.inference_mode():
                 beside = inputs.beside(rows).to(device)

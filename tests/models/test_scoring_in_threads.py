@@ -158,3 +158,19 @@ def test_a_model_that_changes_itself_is_alone(tmp_path: Path, lists: Lists, thre
     score_lists(model, model.inputs(lists), lists, budget=50)
     assert len(model.seen) > 10
     assert {ident for ident, _, _ in model.seen} == {threading.get_ident()}
+
+
+def test_scoring_computes_equal_pairs_once(model_folder: Path) -> None:
+    model = watched(model_folder)
+    texts = ["", "heat transfer", "", "a plate", "heat transfer", ""]
+    ranked = model.rank("wing", texts)
+    assert sum(pairs for _, _, pairs in model.seen) == 3
+    scores = {entry["corpus_id"]: entry["score"] for entry in ranked}
+    assert scores[0] == scores[2] == scores[5] and scores[1] == scores[4]
+    ties = [entry["corpus_id"] for entry in ranked if not texts[entry["corpus_id"]]]
+    assert ties == [0, 2, 5], "ties keep the order in which documents are given"
+    model.seen = []
+    pairs = [("wing", "heat"), ("jet", "heat"), ("wing", "heat"), ("heat", "wing")]
+    found = model.predict(pairs)
+    assert found[0] == found[2] and len(set(found.tolist())) == 3
+    assert sum(rows for _, _, rows in model.seen) == 3

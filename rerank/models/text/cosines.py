@@ -92,9 +92,10 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
     """The cosine of each document of one query, ``[n]`` float32, its vectors rounded as those on disk are."""
     if not documents:
         return np.zeros(0, dtype=np.float32)
-    rounded = encoder.documents(documents).astype(np.float16).astype(np.float32)
+    place = {document: number for number, document in enumerate(dict.fromkeys(documents))}
+    rounded = encoder.documents(list(place)).astype(np.float16).astype(np.float32)
     found: Array = rounded @ encoder.queries([query])[0]
-    return found
+    return found[[place[document] for document in documents]]  # equal texts have equal cosines
 
 
 def precisions(model: str) -> dict[str, Precision]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from rerank.kernels.flat_attention import SEEN, having
 from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
 from rerank.models.base import Inputs
-from rerank.storage.arrow import Array, ranges
+from rerank.storage.arrow import Array, Ragged, ranges
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -116,6 +117,11 @@ class PairInputs(Inputs):
         lengths = self.query_lengths[self.query[rows]] + self.document_lengths[self.document[rows]]
         return lengths + self.template.special
 
+    def representatives(self, rows: Array) -> Array:
+        query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])
+        _, first, pair = np.unique(query * len(rows) + document, return_index=True, return_inverse=True)
+        return first[pair]
+
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
         documents = [self.documents[d] for d in self.document[rows]]
@@ -143,6 +149,14 @@ class PairInputs(Inputs):
         return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
 
+def _numbered(texts: Ragged, chosen: Array) -> Array:
+    """Number chosen texts from 0, equal ones alike."""
+    distinct, of = np.unique(chosen, return_inverse=True)
+    numbers: dict[bytes, int] = {}
+    digests = (blake2b(texts[text].tobytes(), digest_size=16).digest() for text in distinct.tolist())
+    return np.array([numbers.setdefault(digest, len(numbers)) for digest in digests], dtype=np.int64)[of]
+
+
 class FlatInputs(Inputs):
     """The rows of other inputs, flat."""
 
@@ -151,6 +165,9 @@ class FlatInputs(Inputs):
 
     def lengths(self, rows: Array) -> Array:
         return self.inner.lengths(rows)
+
+    def representatives(self, rows: Array) -> Array:
+        return self.inner.representatives(rows)
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         if type(self.inner) is PairInputs:
