@@ -18,14 +18,11 @@ not need is never touched.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rerank.errors import NotFoundError, UserError
 from rerank.storage.files import read_json
@@ -46,7 +43,7 @@ Judgments = Literal["qrels.trec", "grades"]
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a lists folder, checked for its version."""
+    """Read the manifest of a lists folder and check its version."""
     path = folder / MANIFEST
     if not path.is_file():
         raise NotFoundError(f"{folder}: not a lists folder (no {MANIFEST}); make one with `rerank retrieve`")
@@ -58,26 +55,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def candidates_hash(queries: pa.Table, documents: pa.Table, candidates: pa.Table) -> str:
-    """Hash of whose candidates are which, to which columns belong: ids, rows, what was added; no grades or files."""
-    total = hashlib.sha256()
-    for ids in (queries.column("query_id"), documents.column("doc_id")):
-        lengths, letters = hashlib.sha256(), hashlib.sha256()
-        for chunk in ids.chunks:
-            lengths.update(pc.binary_length(chunk).cast(pa.int64()).to_numpy(zero_copy_only=False).tobytes())
-            _, offsets, data = chunk.buffers()
-            if data is not None and len(chunk):
-                ends = np.frombuffer(offsets, np.int32, len(chunk) + 1, offset=4 * chunk.offset)
-                letters.update(memoryview(data)[int(ends[0]) : int(ends[-1])])
-        total.update(lengths.digest() + letters.digest())
-    for name in ("query", "document", "added"):
-        for chunk in candidates.column(name).chunks:
-            total.update(np.ascontiguousarray(chunk.to_numpy()).data)
-    return total.hexdigest()
-
-
 def is_lists_folder(folder: Path) -> bool:
-    """Whether a folder holds ranked lists of ours, whole or damaged: what ``--overwrite`` may replace."""
+    """Return True for a folder of ranked lists, whole or damaged, which ``--overwrite`` may replace."""
     try:
         return "counts" in json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError, TypeError, RecursionError):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
-from rerank.lists.layout import CANDIDATES, ENDS, IDS, TABLES, Judgments, candidates_hash, read_manifest
+from rerank.lists.layout import CANDIDATES, ENDS, IDS, TABLES, Judgments, read_manifest
 from rerank.lists.scaled import scaled_rows
 from rerank.storage.arrow import Array, flat_batch, read_arrow
 from rerank.storage.files import atomic_file, cannot_be_written
@@ -281,7 +281,6 @@ def memory_store(
         "retriever": {},
         "order": order,
         "judgments": judgments,
-        "candidates": candidates_hash(made["queries"], made["documents"], made["candidates"]),
     }
     return Store(manifest, tables=made, columns=columns, qrels=qrels)
 

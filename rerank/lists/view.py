@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -442,7 +441,6 @@ def concat(parts: Sequence[Lists]) -> Lists:
         "retriever": {},
         "order": orders.pop() if len(orders) == 1 else None,
         "judgments": "grades" if judged == {"grades"} else None if qrels is None else "qrels.trec",
-        "candidates": hashlib.sha256("".join(s.manifest["candidates"] for s in stores).encode()).hexdigest(),
         **{key: stores[0].manifest[key] for key in ("features",) if key in stores[0].manifest},
     }
     store = Store(manifest, parts=stores, qrels=qrels)

@@ -17,14 +17,12 @@ from rerank.lists.layout import (
     CANDIDATES,
     ENDS,
     MANIFEST,
-    TABLES,
     VERSION,
     Judgments,
-    candidates_hash,
     is_lists_folder,
 )
-from rerank.storage.arrow import Array, FlatFile, read_arrow
-from rerank.storage.files import atomic_folder, write_json
+from rerank.storage.arrow import Array, FlatFile
+from rerank.storage.files import atomic_folder, digest, write_json
 
 
 @contextmanager
@@ -82,8 +80,7 @@ class StoreWriter(ExitStack):
     ) -> None:
         self._candidates.write(self.folder / "candidates.arrow")
         self._ends.write(self.folder / "ends.arrow")
-        tables = {name: read_arrow(self.folder / f"{name}.arrow") for name in TABLES}
-        candidates = candidates_hash(tables["queries"], tables["documents"], tables["candidates"])
+        candidates = digest(*(self.folder / f"{name}.arrow" for name in ("queries", "documents", "candidates")))
         (self.folder / "columns").mkdir()
         for name, file in self._columns.items():
             write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made[name])

@@ -30,20 +30,6 @@ def test_unique_passes_all_through_and_refuses_repeated_ids(ids: list[str]) -> N
     assert passed == ids
 
 
-def test_many_ids_take_little_memory() -> None:
-    import tracemalloc
-
-    count = 50_000
-    tracemalloc.start()
-    seen = sum(
-        1 for _ in unique(lambda: ((f"file:{n}", Document(f"some-long-document-id-{n}", "")) for n in range(count)))
-    )
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert seen == count
-    assert peak < 50 * count
-
-
 @given(st.text())
 def test_ids_are_single_words(text: str) -> None:
     if text.split() == [text]:

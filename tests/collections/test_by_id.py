@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from rerank.collections import open_collection
 from rerank.collections.base import ById
 from rerank.commands.cli import main
-from tests.forked import python
 from tests.retrieval.compared import foreign_index
 
 TEXTS = {"d10": "red apple", "d9": "a pear", "1": "one", "ä": "umlaut", "d2": "blank", "ö" * 30: "long", "7": "seven"}
@@ -30,28 +28,6 @@ def test_documents_by_id_are_those_of_the_stream(tmp_path: Path, wanted: Sequenc
     assert found == [document for document in streamed if document.id in wanted]
     assert [collection.cheaper_by_id(count) for count in (1, 3, 5, 7)] == [True, True, False, False]
     assert not of_fields.cheaper_by_id(1), "a field that no document has is found only if all are read"
-
-
-CRANFIELD = """
-import random
-from rerank.collections import open_collection
-collection = open_collection("cranfield", FIELDS)
-streamed = list(collection.documents())
-assert not collection.cheaper_by_id(1), "there is no copy yet"
-collection._dataset.docs_store().build()
-assert list(collection.documents()) == streamed
-assert collection.cheaper_by_id(1) and not collection.cheaper_by_id(1000)
-wanted = {*random.Random(0).sample([document.id for document in streamed], 300), "14000", "x"}
-found = list(collection.documents_by_id(wanted))
-assert found == [document for document in streamed if document.id in wanted] and len(found) == 300
-"""
-
-
-@pytest.mark.parametrize("fields", ["None", "['title', 'bib']"])
-def test_a_copy_of_ir_datasets(shared_data: Path, tmp_path: Path, fields: str) -> None:
-    home = tmp_path / "ir_datasets"  # the copy is made beside the data
-    shutil.copytree(shared_data / "ir_datasets" / "cranfield", home / "cranfield")
-    python(CRANFIELD.replace("FIELDS", fields), IR_DATASETS_HOME=str(home))
 
 
 def test_an_index_with_an_id_twice_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,17 +7,13 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from rerank.collections import read_qrels
-from rerank.experiments.conduct import experiment
 from rerank.lists import Lists
 from rerank.lists.folds import FoldsData, read_folds
 from rerank.retrieval import read_run
-from rerank.settings.configs import read_config
 from tests.collections.disks45 import FILES, make_text, write_disks
-from tests.conftest import ROOT
 from tests.forked import python
 
 NAME = "disks45/nocr/trec-robust-2004"
@@ -97,23 +93,3 @@ def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
         ]
         for lists, queries in zip((splits.train, splits.validation, splits.test), theirs, strict=True):
             assert set(lists.query_ids) == queries & judged
-
-
-def test_the_recipe_runs_to_its_measures(robust04: Robust04, tiny_model: Path, tmp_path: Path) -> None:
-    """SmoothI's recipe, shortened: one fold, one epoch of two steps, a tiny BERT."""
-    recipe = read_config(ROOT / "configs" / "robust04" / "smoothi.yaml")
-    base = recipe["base"]
-    base["data"]["init_args"] |= {"lists": str(robust04.lists.store.folder), "assignment": str(robust04.cedr)}
-    base["model"]["init_args"]["name"] = str(tiny_model)
-    base |= {"epochs": 1, "steps_per_epoch": 2}
-    del recipe["methods"]["pairwise hinge"]
-    recipe |= {"output": str(tmp_path / "out"), "folds": [1], "jobs": 1, "published": None, "first_stage": "hide"}
-    results = experiment(recipe)
-    (row,) = results.rows
-    assert min(value for name, value in row.items() if name.startswith("test/")) > 0
-    folder = results.folder / row["folder"]
-    contract = json.loads((folder / "best" / "rerank.json").read_text())
-    expected = {"head": "cls", "long": "cls_mean", "query_length": 20, "document_length": 800}
-    assert {key: contract[key] for key in expected} == expected
-    logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert sum(np.isfinite(step["loss"]) for step in logged if "loss" in step) == 2

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -154,19 +152,6 @@ def test_a_tsv_has_no_fields_to_choose(tmp_path: Path) -> None:
     assert list(open_collection(f"files:{tmp_path}", ["text"]).documents()) == [Document("1", "a")]
     with pytest.raises(UserError, match="a TSV has one field"):
         list(open_collection(f"files:{tmp_path}", ["title"]).documents())
-
-
-def test_documents_stream(tmp_path: Path) -> None:
-    with (tmp_path / "docs.jsonl").open("w") as file:
-        for number in range(20_000):
-            file.write(json.dumps({"id": number, "text": f"{number} " * 100}) + "\n")
-    size = (tmp_path / "docs.jsonl").stat().st_size
-    collection = open_collection(f"files:{tmp_path}")
-    tracemalloc.start()
-    assert sum(1 for _ in collection.documents()) == collection.document_count() == 20_000
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < size / 4
 
 
 def test_a_backup_of_judgments_is_no_split(beir: Path) -> None:

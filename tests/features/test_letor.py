@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +149,6 @@ def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytes
     assert "2 values are beyond float32" in caplog.text
 
 
-def test_a_document_that_comes_twice_in_a_query_is_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    text = "".join(f"{i % 2} qid:{q} 1:1 # docid = {d}\n" for i, (q, d) in enumerate(["1A", "1B", "2A", "1A", "1A"]))
-    lists = letor_lists(write(tmp_path / "train.txt", text))
-    assert [row[:2] for row in rows(lists)] == [("1", "A"), ("1", "B"), ("1", "A#4"), ("1", "A#5"), ("2", "A")]
-    assert "2 document ids come again in the same query" in caplog.text
-
-
 def test_lightgbms_side_file_says_which_lines_are_a_query(tmp_path: Path) -> None:
     file = write(tmp_path / "rank.train", "0 1:1 3:2\n1 2:1\n2 1:3\n")
     sizes = write(tmp_path / "rank.train.query", "1\n2\n")
@@ -254,17 +246,6 @@ def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
         parts(tmp_path / "set2")
 
 
-@pytest.mark.parametrize("joined", [False, True])
-def test_test_queries_are_in_no_other_file(tmp_path: Path, joined: bool) -> None:
-    """Neither in the training file, whatever share of it is kept back, nor in the validation file."""
-    rows = (range(8), [8, 9], [6, 7, 9, 10])
-    train, validation, test = ("".join(f"{i % 2} qid:{i} 1:{i}\n" for i in some) for some in rows)
-    for vali, count in ((None, 2), (validation, 3)):
-        folder = fold(tmp_path / str(count), train, vali, test)
-        with pytest.raises(UserError, match=rf"test: {count} of 4 queries are in the training .*lists, too"):
-            parts(folder, join_validation=joined, validation_share=0.5)
-
-
 def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     fold(tmp_path / "Fold1", "1 qid:1 1:1\n", "1 qid:1 1:1\n", None)
     for arguments, said in (
@@ -300,18 +281,6 @@ def test_the_real_folds(shared_data: Path, name: str, width: int, queries: int, 
     theirs, labels, _ = load_svmlight_file(str(shared_data / name / "Fold5" / "test.txt"), query_id=True)
     assert np.array_equal(columns(test), theirs.toarray().astype(np.float32))
     assert test.grades.tolist() == labels.tolist()
-
-
-def test_lightgbms_example(shared_data: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = shared_data / "lightgbm"
-    files = {name: str(folder / f"rank.{name}") for name in ("train", "test")}
-    with caplog.at_level(logging.WARNING):
-        splits = LetorData(**files, validation_share=0).splits(0)
-    assert splits.test is not None
-    for lists, sizes in ((splits.train, (201, 3005, 300)), (splits.test, (50, 768, 300))):
-        assert (len(lists), *columns(lists).shape) == sizes
-    assert splits.train.grades.max() == 4
-    assert not caplog.records
 
 
 def test_made_up_ids_do_not_meet_those_of_the_file(tmp_path: Path, home: Path) -> None:

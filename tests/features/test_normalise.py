@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from rerank.errors import UserError
 from rerank.features import normalise
 from rerank.features.normalise import Normaliser, QueryZScore, ShiftedLog, SignedLog1p, Standardise
-from rerank.storage.arrow import Array, blocks
+from rerank.storage.arrow import Array
 
 ALL = [QueryZScore, Standardise, SignedLog1p, ShiftedLog]
 
@@ -95,14 +95,6 @@ def test_how_lists_are_cut_into_blocks_does_not_matter(
     whole = make().fit(matrix, offsets).apply(matrix, offsets)
     monkeypatch.setattr(normalise, "ROWS", rows)
     assert make().fit(matrix, offsets).apply(matrix, offsets) == pytest.approx(whole, rel=1e-6)
-
-
-@given(lengths=st.lists(st.integers(0, 9), max_size=12), rows=st.integers(1, 20))
-def test_blocks_cover_every_list_once_and_exceed_their_size_only_for_one_list(lengths: list[int], rows: int) -> None:
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    ranges = blocks(offsets, rows)
-    assert [i for first, last in ranges for i in range(first, last)] == list(range(len(lengths)))
-    assert all(offsets[last] - offsets[first] <= rows or last == first + 1 for first, last in ranges)
 
 
 def test_standardising_is_scikit_learns_on_training_and_on_unseen_lists() -> None:

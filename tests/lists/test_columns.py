@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -151,27 +150,6 @@ def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool) -
     assert coverage.candidates == (-(-lists.size // 2), lists.size)
 
 
-@given(data=st.data())
-def test_any_rows_find_their_candidates(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    """Whatever lists and rows: the value of the row with the candidate's ids, NaN where there is none."""
-    pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=1, max_size=25, unique=True)
-    frame = pd.DataFrame(data.draw(pairs), columns=["query_id", "doc_id"]).astype(str)
-    lists = Lists.from_dataframe(frame)
-    given_ = data.draw(pairs)
-    said = {(str(q), str(d)): float(i) for i, (q, d) in enumerate(given_)}
-    path = tmp_path_factory.mktemp("x") / "x.jsonl"
-    path.write_text("".join(json.dumps({"qid": q, "docno": d, "a": i, "b": -i}) + "\n" for (q, d), i in said.items()))
-    candidates = list(lists.to_dataframe()[["query_id", "doc_id"]].itertuples(index=False, name=None))
-    known = [said.get(pair, np.nan) for pair in candidates]
-    covered = {pair[0] for pair in candidates if pair in said}
-    if len(covered) < 0.1 * len(lists) or not covered:
-        with pytest.raises(UserError, match="are they of the same collection"):
-            add_runs(lists.store, {"t": path})
-        return
-    add_runs(lists.store, {"t": path})
-    np.testing.assert_array_equal(lists.matrix(["t/a", "t/b"]), np.array([known, np.negative(known)]).T)
-
-
 def test_hidden_documents_get_what_the_file_says(tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     frame = lists.with_added().to_dataframe()
@@ -255,19 +233,3 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path, capsys: pytest.Captur
         assert len(lines) == 1 and lines[0].startswith("rerank: error: "), (what, lines)
         assert re.search(message, lines[0]), (what, lines)
         assert contents(tmp_path / "lists") == before, what
-
-
-def test_saved_lists_know_what_their_columns_were_made_of(tmp_path: Path) -> None:
-    """On a part of the lists the same command does nothing, and another file is refused."""
-    lists = make_lists(tmp_path)
-    frame = frame_of(lists)
-    write_trec(frame, tmp_path / "x.trec")
-    write_trec(frame.assign(score=1.0), tmp_path / "other.trec")
-    add_runs(tmp_path / "lists", {"teacher": tmp_path / "x.trec"})
-    Lists.open(tmp_path / "lists").select([0, 1]).save(tmp_path / "some")
-    column = tmp_path / "some" / "columns" / "teacher.arrow"
-    before = column.stat().st_mtime_ns
-    add_runs(tmp_path / "some", {"teacher": tmp_path / "x.trec"})
-    assert column.stat().st_mtime_ns == before
-    with pytest.raises(UserError, match="made from something else"):
-        add_runs(tmp_path / "some", {"teacher": tmp_path / "other.trec"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.columns import named_files
-from rerank.lists.data import ListsData, judged_lists, keep_back
+from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
@@ -53,29 +52,6 @@ def test_lists_of_which_no_query_is_judged_are_refused_at_once(tmp_path: Path) -
     questions(["c", "d"], judged=["q1"]).select([0]).save(tmp_path / "test")
     with pytest.raises(UserError, match="test: has no judgments"):
         ListsData(str(tmp_path / "train"), test=str(tmp_path / "test"), validation_share=0).splits(1)
-
-
-def test_folds_of_others_that_part_a_text_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    questions(["a", "b", "a"]).save(tmp_path / "lists")
-    (tmp_path / "folds.json").write_text('[["q0"], ["q1"], ["q2"]]')
-    FoldsData(str(tmp_path / "lists"), 1, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q1 is trained on
-    assert "queries of the validation lists" not in caplog.text
-    assert "1 queries of the test lists have the text of a training or validation query under another" in caplog.text
-    FoldsData(str(tmp_path / "lists"), 2, 3, assignment=str(tmp_path / "folds.json")).splits(1)  # q0 validates
-    assert "1 queries of the validation lists have the text of a training query under another id, such as 'a'" in (
-        caplog.text
-    )
-
-
-def test_what_is_left_out_is_said_once_a_folder(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """An experiment opens the same folder for each of its cells."""
-    for name in ("one", "two", "one", "two"):
-        if not (tmp_path / name).exists():
-            questions(["a", "b"], judged=["q0"]).save(tmp_path / name)
-        with caplog.at_level(logging.INFO, "rerank"):
-            assert judged_lists(str(tmp_path / name)).query_ids == ["q0"]
-    said = [line for line in caplog.messages if "have no judgments" in line]
-    assert said == [f"{tmp_path / name}: 1 of 2 queries have no judgments and are left out" for name in ("one", "two")]
 
 
 @pytest.mark.parametrize("share", [0, 0.25, 0.5])

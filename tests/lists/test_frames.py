@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
 
 from rerank.collections import Query, open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.lists.content import content_hashes
-from rerank.lists.tokens import tokenise
 from rerank.lists.view import concat
 from tests.builders import make_lists, random_run, write_collection
 
@@ -38,17 +36,6 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     for name in names:
         frame[name] = np.array(draw(st.lists(NUMBERS, min_size=len(pairs), max_size=len(pairs))), np.float32)
     return frame
-
-
-@given(frames())
-def test_what_goes_in_comes_back(frame: pd.DataFrame) -> None:
-    back = Lists.from_dataframe(frame).to_dataframe()
-    first = {query: i for i, query in enumerate(frame["query_id"].unique())}
-    expected = frame.iloc[np.argsort(frame["query_id"].map(first), kind="stable")].reset_index(drop=True)
-    together = [name for name in expected.columns if name in back.columns]  # f/1 and f/2 come back as f
-    pd.testing.assert_frame_equal(back[together], expected[together], check_dtype=False)
-    again = Lists.from_dataframe(back)
-    assert again.store.manifest["candidates"] == Lists.from_dataframe(frame).store.manifest["candidates"]
 
 
 @given(frames().filter(lambda frame: "grade" in frame.columns))
@@ -78,13 +65,6 @@ def test_joined_lists_keep_the_judgments_of_those_that_have_some() -> None:
     both = concat([other, judged])
     assert both.qrels == judged.qrels == {"1": {"a": 0, "b": 1}}
     assert both.judged.tolist() == [False, True] and both.judged_grades() == [None, None, 0, 1]
-
-
-def test_a_folder_as_a_data_frame_is_the_folder(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    again = Lists.from_dataframe(lists.to_dataframe(), qrels=lists.qrels)
-    pd.testing.assert_frame_equal(again.to_dataframe(), lists.to_dataframe())
-    assert again.run() == lists.run()
 
 
 def two(folder: Path) -> tuple[Lists, Lists, Lists]:
@@ -119,25 +99,6 @@ def test_joined_lists_are_the_lists_of_the_whole(tmp_path: Path, added: bool) ->
     if not added:
         pd.testing.assert_frame_equal(joined.with_added().to_dataframe(), whole.with_added().to_dataframe())
         assert joined.run() == whole.run()
-
-
-def test_joined_lists_use_the_tokens_of_their_folders(tmp_path: Path, tiny_model: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    whole, *parts = two(tmp_path)
-    store, joined = whole.store, concat(parts).store
-    tokens, separate = tokenise(joined, tokenizer, 4, 16), tokenise(store, tokenizer, 4, 16)
-    assert [len([*(part.store.folder / "tokens").iterdir()]) for part in parts] == [1, 1]
-    np.testing.assert_array_equal(tokens.documents.take(joined.document), separate.documents.take(store.document))
-    np.testing.assert_array_equal(tokens.queries.take(joined.query), separate.queries.take(store.query))
-
-
-def test_tokens_of_lists_in_memory_are_those_of_a_folder(tmp_path: Path, tiny_model: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
-    stored = make_lists(tmp_path)
-    memory = Lists.from_dataframe(stored.to_dataframe())
-    one, other = tokenise(stored.store, tokenizer, 4, 16), tokenise(memory.store, tokenizer, 4, 16)
-    assert one.truncated == other.truncated > 0
-    np.testing.assert_array_equal(other.documents.take(memory.documents), one.documents.take(stored.documents))
 
 
 def test_lists_of_which_none_is_judged_are_saved_and_hashed_as_such(tmp_path: Path) -> None:
@@ -194,7 +155,6 @@ def test_a_data_frame_round_trips(frame: pd.DataFrame) -> None:
     found = lists.to_dataframe()
     back = Lists.from_dataframe(found)
     assert list(found.columns[:2]) == ["query_id", "doc_id"]
-    assert back.store.manifest["candidates"] == lists.store.manifest["candidates"]
     assert back.store.has_text == lists.store.has_text
     assert back.qrels == lists.qrels and back.store.order == lists.store.order
     assert back.store.column_names == lists.store.column_names

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, keep_back
-from rerank.lists.folds import FoldsData, drawn_folds, fold_of
+from rerank.lists.folds import FoldsData, drawn_folds
 from rerank.lists.neighbours import grouped, in_common, query_groups, relevant_links, seen_queries
 from rerank.lists.view import concat
 from rerank.storage.files import say_once
@@ -112,18 +111,6 @@ def test_drawn_folds_cut_no_group(count: int, seed: int, folds: int) -> None:
     assert drawn_folds(lists.select(turned), folds, seed).tolist() == drawn[turned].tolist(), "whatever their order"
 
 
-@given(st.integers(2, 60), st.integers(0, 10**6))
-@settings(max_examples=20)
-def test_splits_without_groups_are_plain_draws(count: int, seed: int) -> None:
-    lists = questions([f"text{i} of {i}" for i in range(count)])
-    _, validation = keep_back(lists, 0.3, seed)
-    drawn = np.random.default_rng(seed).permutation(count)[: max(1, round(count * 0.3))]
-    assert validation is not None
-    assert sorted(validation.query_ids) == sorted(f"q{i}" for i in drawn)
-    folds = min(3, count)
-    assert drawn_folds(lists, folds, seed).tolist() == fold_of(lists.query_ids, folds, seed).tolist()
-
-
 def test_query_groups_ignore_documents_that_join_too_many(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each query shares a document with the next, so all are one group; equal texts still stay together."""
     lists = questions([f"text {i // 2}" for i in range(40)], [[i, i + 1] for i in range(40)]).save(tmp_path / "lists")
@@ -172,23 +159,3 @@ def test_an_id_with_several_texts_is_no_common_document() -> None:
     assert not list(relevant_links(concat([one, two])))
     assert list(relevant_links(concat([two, three]))) == [(0, 1)]
     assert [(here, there) for _, here, there in in_common(two, one)] == [(0, 0)] * 4
-
-
-@given(
-    st.lists(st.sets(st.integers(0, 9), max_size=3), min_size=1, max_size=8),
-    st.lists(st.sets(st.integers(0, 9), max_size=3), min_size=1, max_size=8),
-)
-@settings(max_examples=30)
-def test_in_common_counts_what_two_sides_share(here: list[set[int]], there: list[set[int]]) -> None:
-    sides = [
-        questions([f"t{min(some, default=99)}" for some in side], side, p) for side, p in ((here, "a"), (there, "q"))
-    ]
-    found = {what: (ours, theirs) for what, ours, theirs in in_common(*sides)}
-    texts = [Counter(side.query_texts) for side in sides]
-    equal = tuple(sum(count for text, count in one.items() if text in other) for one, other in (texts, texts[::-1]))
-    assert found["queries of equal text"] == equal
-    assert found["queries with a relevant document in common"] == tuple(
-        sum(bool(some & set().union(*others)) for some in one) for one, others in ((here, there), (there, here))
-    )
-    assert found["queries of one id"] == (0, 0)
-    assert found["distinct candidates"] == (1, 1)

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +18,7 @@ from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.runs import Run
-from tests.builders import contents, random_run, write_collection
-from tests.forked import Command
+from tests.builders import random_run, write_collection
 
 LENGTHS = [20, 0, 7, 15, 1, 12]
 
@@ -197,35 +192,3 @@ def test_what_cannot_be_is_refused_before_any_work(
     assert said in error
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "lists").exists()
-
-
-@pytest.mark.parametrize("wanted", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_union_killed_at_any_moment_ends_with_the_same_bytes(wanted: int, tmp_path: Path) -> None:
-    """SIGKILLs at random moments, from the start until nearly the end."""
-    collection, paths = written_runs(tmp_path, "abcd", [20] * 12)
-    words = ["retrieve", "--collection", collection, "--run", *map(str, paths.values()), "--output"]
-    Command(["--version"]).wait()  # so that what is measured is not the start of what the others are forked from
-    started = time.monotonic()
-    assert Command([*words, str(tmp_path / "alone")]).wait() == 0
-    took = time.monotonic() - started
-    rng, killed = random.Random(0), 0
-    while killed < wanted:
-        process = Command([*words, str(tmp_path / "killed")])
-        time.sleep(took * rng.uniform(0.1, 1.0))
-        process.send_signal(signal.SIGKILL)
-        killed += process.wait() == -signal.SIGKILL
-        if (tmp_path / "killed").exists():  # it was faster
-            assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
-            shutil.rmtree(tmp_path / "killed")
-    assert Command([*words, str(tmp_path / "killed")]).wait() == 0
-    assert contents(tmp_path / "killed") == contents(tmp_path / "alone")
-    assert sorted(os.listdir(tmp_path)) == ["a.trec", "alone", "b.trec", "c", "c.trec", "d.trec", "killed"]
-
-
-def test_real_runs_of_six_systems(shared_data: Path, tmp_path: Path) -> None:
-    """DL20: RepLLaMA's file has scores of two digits, two thirds of them tied."""
-    dl20 = shared_data / "dl20"
-    files = {name: dl20 / "runs" / f"{name}.trec" for name in ("bm25", "rm3", "splade", "tasb", "ada2", "repllama")}
-    words = ["--run", *map(str, files.values()), "--output", str(tmp_path / "lists")]
-    assert main(["retrieve", "--collection", f"files:{dl20}", *words]) == 0
-    check_columns(Lists.open(tmp_path / "lists"), files, tmp_path)

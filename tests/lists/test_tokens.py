@@ -69,6 +69,7 @@ def read(path: str) -> str:
     return Path(path).read_text() if Path(path).exists() else ""
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_tokenises_and_the_other_waits(tmp_path: Path) -> None:
     lists, names = make_lists(tmp_path), [str(tmp_path / name) for name in ("one", "two")]
     processes = [fork(_tokenise, str(lists.store.folder), *order) for order in (names, names[::-1])]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -120,6 +119,7 @@ def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path
     assert list((home / "indexes").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_killed_build_leaves_nothing_that_looks_complete(tmp_path: Path, home: Path, fruit: Collection) -> None:
     script = """
 import os, signal, sys
@@ -140,26 +140,6 @@ build_index(Killed(sys.argv[1]))
     assert BM25().search(index, [Query("1", "pear")])["1"][0].id == "d9"
 
 
-def test_a_full_disk_is_said_in_one_line(tmp_path: Path) -> None:
-    script = """
-import resource, sys
-from pathlib import Path
-from rerank.collections.folders import FilesFolder
-from rerank.errors import UserError
-from rerank.retrieval import build_index
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # as good as a full disk
-try:
-    build_index(FilesFolder(sys.argv[1]), Path(sys.argv[1]) / "index")
-except UserError as error:
-    print(error)
-"""
-    lines = (f"{n}\t{' '.join(f'word{n * m % 9973}' for m in range(40))}\n" for n in range(8000))
-    (tmp_path / "docs.tsv").write_text("".join(lines))
-    said = python(script, str(tmp_path)).stdout
-    assert said == f"{tmp_path}: Lucene cannot write the index of files:{tmp_path}; is the disk full?\n"
-    assert os.listdir(tmp_path) == ["docs.tsv"]
-
-
 def test_impossible_searches_are_refused(tmp_path: Path, fruit: Collection) -> None:
     with pytest.raises(UserError, match="depth is 0; expected 1 or more"):
         BM25().search(build_index(fruit), [], depth=0)
@@ -171,20 +151,6 @@ def test_unknown_prebuilt_indexes_get_the_nearest_name() -> None:
     for call in (prebuilt_index, lambda name: open_collection(f"lucene:{name}")):
         with pytest.raises(UserError, match=r"unknown Lucene index 'robust4' \(did you mean 'robust04'\?\)"):
             call("robust4")
-
-
-def test_a_prebuilt_index_that_cannot_be_downloaded(tmp_path: Path) -> None:
-    script = """
-from rerank.errors import UserError
-from rerank.retrieval import prebuilt_index
-try:
-    prebuilt_index("cacm")
-except UserError as error:
-    print(error)
-"""
-    proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
-    (said,) = python(script, **proxies, PYSERINI_CACHE=str(tmp_path)).stdout.splitlines()
-    assert said.startswith("prebuilt index 'cacm' cannot be downloaded")
 
 
 @pytest.fixture
@@ -217,23 +183,6 @@ def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
         list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
 
 
-@pytest.mark.parametrize("kind", ["files", "beir"])
-def test_an_index_is_built_again_when_a_text_changes(tmp_path: Path, home: Path, kind: str) -> None:
-    """Ids, fields, counts and sizes stay as they are."""
-    folder = tmp_path / "c"
-    folder.mkdir()
-    name, content = {
-        "files": ("docs.tsv", "1\tan {}\n2\ta lion\n"),
-        "beir": ("corpus.jsonl", '{{"_id": "1", "title": "", "text": "an {}"}}\n{{"_id": "2", "text": "lion"}}\n'),
-    }[kind]
-    path, indexes = folder / name, []
-    for animal, found in (("hyena", []), ("zebra", ["1"])):  # as long as each other
-        path.write_text(content.format(animal))
-        indexes.append(build_index(open_collection(f"{kind}:{folder}")))
-        assert [scored.id for scored in BM25().search(indexes[-1], [Query("q", "zebra")])["q"]] == found
-    assert indexes[0] != indexes[1]
-
-
 BUILD = """
 import os, sys
 from rerank.collections.folders import FilesFolder
@@ -252,6 +201,7 @@ print(build_index(collection))
 """
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Path, fruit: Collection) -> None:
     words = [sys.executable, "-c", BUILD, fruit.name.partition(":")[2], str(tmp_path / "notes")]
     pipe = subprocess.PIPE
@@ -266,32 +216,3 @@ def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Pat
     assert len(indexes) == 1
     assert (tmp_path / "notes").read_text() == "read\n"
     assert [str(path) for path in (home / "indexes").iterdir()] == [indexes.pop().strip()]
-
-
-def test_an_index_that_is_there_needs_no_lock(home: Path) -> None:
-    """It may be on a disk that cannot be written to."""
-    collection = of("text")
-    index = build_index(collection)
-    key = index.name.rpartition("-")[2]
-    for name in (key, index.name):
-        (index.parent / f".{name}.lock").mkdir()  # nobody can write a lock there
-    assert build_index(collection) == build_index(collection, index) == index
-    index.rename(index.parent / "gone")
-    with pytest.raises(UserError, match="cannot be written"):
-        build_index(collection)
-
-
-def test_another_s_damaged_index_is_one_line(fruit: Collection) -> None:
-    index, queries = build_index(fruit), list(fruit.queries())
-    (index / "rerank.json").unlink()
-    expected, said = BM25().search(index, queries), 0
-    for path in sorted(index.iterdir()):
-        data = path.read_bytes()
-        for at in range(0, len(data), max(1, len(data) // 12)):
-            path.write_bytes(data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :])
-            try:
-                BM25().search(index, queries)  # Lucene has no checksum for all that it reads
-            except UserError as error:
-                said += str(index) in str(error) and "\n" not in str(error)
-        path.write_bytes(data)
-    assert said > 20 and BM25().search(index, queries) == expected

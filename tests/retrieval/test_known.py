@@ -6,14 +6,11 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rerank import LightGBM
 from rerank.collections import Collection, Query, open_collection
 from rerank.commands.cli import main
 from rerank.lists import Lists
-from rerank.models.columns import warn_of_added
 from rerank.retrieval import BM25, Scored, build_index
 from rerank.retrieval.known import score_known
 from tests.builders import write_collection
@@ -28,14 +25,6 @@ def test_scores_are_those_of_a_search(tmp_path: Path, home: Path, model: BM25) -
     queries = [*collection.queries(), Query("twice", "wing wing heat"), Query("odd", 'wing" \ud800 OR (')]
     count, _ = compare(build_index(collection), queries, model, 50)
     assert count > 200
-
-
-@pytest.mark.slow
-def test_scores_are_those_of_a_search_of_scifact(shared_data: Path, home: Path) -> None:
-    collection = open_collection(f"beir:{shared_data}/scifact/test")
-    count, apart = compare(build_index(collection), list(collection.queries()), BM25(), 150)
-    assert count > 44_000
-    assert apart > 0.9 * count
 
 
 def test_documents_that_share_no_term(fruit: Collection) -> None:
@@ -84,20 +73,3 @@ def test_added_documents_have_the_scores_of_a_deeper_search(tmp_path: Path, home
             assert document.score > 0, "relevant documents share words with their query"
         added += len(ranked[3:])
     assert added > 50
-
-
-def test_trees_say_that_what_was_added_scores_below_all_others(
-    tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = write_collection(tmp_path / "c", queries=30, documents=200)
-    words = ["--collection", name, "--output", str(tmp_path / "lists"), "--depth", "5", "--add-relevant"]
-    assert main(["retrieve", *words]) == 0
-    lists = Lists.open(tmp_path / "lists")
-    assert lists.with_added().size > lists.size
-    LightGBM(columns=["bm25"]).prepare(lists.with_added())
-    assert "relevant documents that were added score below the other candidates in column bm25" in caplog.text
-    caplog.clear()
-    lists.store.add_column("other", np.arange(len(lists.store.document)) % 7)
-    warn_of_added(lists.with_added(), ["other"])
-    warn_of_added(lists, ["bm25"])
-    assert not caplog.text, "a column that does not tell, and lists that hide what was added"

@@ -4,7 +4,6 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import pytrec_eval
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.runs import as_float32, strictly_decreasing
-from rerank.storage.files import read_lines
-from tests.builders import PACK, write_packed
+from tests.builders import write_packed
 
 LARGEST = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(np.float32).smallest_subnormal)
@@ -149,86 +147,6 @@ def test_what_the_format_cannot_express_is_refused_before_anything_is_written(tm
     assert list(tmp_path.iterdir()) == []
 
 
-WORDS = st.text("abz019-_.é\u00a0\x1c😀", min_size=1, max_size=4)
-CELLS = st.one_of(
-    st.sampled_from(
-        ["1", "2", "-3", "0.5", "+1", "1e3", "1e999", "nan", "inf", "1_0", "0x1", "٣", "1.", ".5", "1" * 25]
-    ),
-    WORDS,
-)
-BLANKS = st.sampled_from([" ", "\t", "  ", " \t"])
-LINE_ENDS = st.sampled_from(["\n", "\r\n", "\n\n", " \n", "\n ", "\r", "\n  \n"])
-
-
-@st.composite
-def run_files(draw: st.DrawFn) -> bytes:
-    """Files of six or three columns, mostly as they should be, with one or another thing out of the ordinary."""
-    wide, text, odd = draw(st.booleans()), "", draw(st.booleans())
-    for line in range(draw(st.integers(1, 8))):
-        rank = draw(CELLS) if odd and draw(st.integers(0, 5)) == 0 else str(draw(st.integers(0 if odd else 1, 9)))
-        score = draw(CELLS) if odd and draw(st.integers(0, 5)) == 0 else str(draw(st.floats(-9, 9)))
-        document = draw(WORDS) if odd else f"d{line}"
-        query = f"q{draw(st.integers(0, 2))}"
-        words = [query, "Q0", document, rank, score, "t"] if wide else [query, document, rank]
-        words += ["more"] * (odd and draw(st.integers(0, 9)) == 0)
-        separators = [draw(BLANKS) if odd else " " for _ in words[1:]] + [draw(LINE_ENDS) if odd else "\n"]
-        text += "".join(map(str.__add__, words, separators))
-    cut = draw(st.sampled_from([None, None, -1]))
-    return draw(st.sampled_from([b"", b"", codecs.BOM_UTF8])) + text.encode()[:cut]
-
-
-def read_or_error(read: Callable[[Path], Mapping], path: Path) -> object:
-    try:
-        return {query: list(ranking) for query, ranking in read(path).items()}
-    except UserError as error:
-        return str(error)
-
-
-def line_by_line(path: Path) -> dict[str, list[Scored]]:
-    """What a run file says, by the definition."""
-    found: dict[str, dict[str, tuple[float, int, float]]] = {}
-    wide = 0
-    for number, line in read_lines(path):
-        words = line.split()
-        if words[0].startswith("#"):
-            continue
-        where = f"{path}:{number}"
-        if len(words) not in (3, 6) or (wide and len(words) != wide):
-            raise UserError(where)
-        wide = len(words)
-        query, document, rank = (words[0], words[2], words[3]) if wide == 6 else words
-        try:
-            rank, value = (text.replace("_", "?") if text.isascii() else "?" for text in (rank, words[-2]))
-            position = float(rank)
-            score = float(value) if wide == 6 else 1 / position if position > 0 else math.nan
-        except (ValueError, ZeroDivisionError):
-            raise UserError(where) from None
-        if not (math.isfinite(score) and position.is_integer()) or abs(position) >= 1 << 63:
-            raise UserError(where)
-        if document in found.setdefault(query, {}):
-            raise UserError(f"{path}: twice")
-        found[query][document] = (-float(np.float32(score)), int(position), score)
-    return {
-        query: [Scored(id, keys[2]) for id, keys in sorted(ranked.items(), key=lambda pair: pair[1][:2])]
-        for query, ranked in found.items()
-    }
-
-
-@settings(max_examples=400, deadline=None)
-@given(run_files())
-@example(b"q0 0 0x1\n")
-def test_columns_are_what_the_lines_say(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "run.any"
-    path.write_bytes(data)
-    expected, found = read_or_error(line_by_line, path), read_or_error(read_run, path)
-    if isinstance(expected, str):
-        assert isinstance(found, str)
-        assert re.match(rf"{re.escape(str(path))}(:\d+: |: query .* twice)", found), "file and line"
-    else:
-        assert found == expected
-        assert list(found) == list(expected), "queries come as they first appear"
-
-
 def test_blanks_ends_and_comments_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "run"
     for odd in (" ", "\t", "  ", " \t "):
@@ -236,30 +154,6 @@ def test_blanks_ends_and_comments_do_not_matter(tmp_path: Path) -> None:
             lines = ["1 Q0 a 1 2.5 t", "1 Q0 é 2 1e-3 t", "2 Q0 a 1 -7 t"]
             path.write_bytes(codecs.BOM_UTF8 + "".join(line.replace(" ", odd) + end for line in lines).encode())
             assert read_run(path) == {"1": [("a", 2.5), ("é", 1e-3)], "2": [("a", -7.0)]}
-
-
-@pytest.mark.parametrize("suffix", ["", ".parquet", ".zst"])
-def test_a_run_takes_few_bytes_a_pair(tmp_path: Path, suffix: str) -> None:
-    """30 bytes beside the id, whatever the format; objects take ten times as many."""
-    path = tmp_path / f"run{suffix}"
-    rows = [{"qid": f"q{q}", "docno": f"{q}-{i}", "score": -float(i)} for q in range(40) for i in range(500)]
-    if suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        write_packed(path, "".join(f"{row['qid']} Q0 {row['docno']} 1 {row['score']} t\n" for row in rows))
-    table = read_run(path)
-    assert {query: len(ranking) for query, ranking in table.items()} == {f"q{query}": 500 for query in range(40)}
-    assert table["q3"][7] == Scored("3-7", -7.0)
-    assert table.documents.nbytes + table.scores.nbytes < (8 + 16 + 6) * len(rows)
-
-
-@pytest.mark.parametrize("suffix", PACK)
-def test_compressed_files_that_are_cut_short_are_named(tmp_path: Path, suffix: str) -> None:
-    path = write_packed(tmp_path / f"run{suffix}", "".join(f"1 Q0 d{i} {i} {-i} t\n" for i in range(5000)))
-    assert len(read_run(path)["1"]) == 5000
-    path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(UserError, match="cannot be decompressed"):
-        read_run(path)
 
 
 RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scored("a", 0.125)]}

@@ -16,7 +16,6 @@ import pytest
 
 from rerank.errors import UserError
 from rerank.storage.files import (
-    atomic_file,
     atomic_folder,
     atomic_write,
     check_apart,
@@ -147,30 +146,6 @@ def test_atomic_folder_keeps_the_old_folder_until_the_new_one_can_take_its_place
     assert (tmp_path / "model" / "weights").read_text() == "new"
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o027, 0o002], ids=oct)
-def test_new_files_and_folders_honour_the_umask(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        with atomic_write(tmp_path / "new" / "file"), atomic_folder(tmp_path / "folder") as folder:
-            (folder / "inside").touch()
-    finally:
-        os.umask(before)
-    modes = {"new": 0o777, "new/file": 0o666, "folder": 0o777, "folder/inside": 0o666}
-    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes} == {
-        name: mode & ~umask for name, mode in modes.items()
-    }
-
-
-def test_writers_of_one_file_do_not_share_its_temporary_name(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    with atomic_file(path) as one, atomic_file(path) as two:
-        assert one != two
-        one.write_text("one")
-        two.write_text("two")
-    assert path.read_text() == "one", "the last to finish"
-    assert os.listdir(tmp_path) == ["file"]
-
-
 def test_the_file_or_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
     far, links = tmp_path / "far", [tmp_path / "file", tmp_path / "folder"]
     far.mkdir()
@@ -231,31 +206,6 @@ def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"cannot be written.*Is a directory"), atomic_write(tmp_path / "."):
         pass
     assert os.listdir(tmp_path) == []
-
-
-def test_what_takes_a_place_is_on_the_disk_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power cut cannot be tried here, so this looks at the order of the calls."""
-    calls: list[tuple[str, int]] = []
-    for name in ("fsync", "rename", "replace"):
-        plain = getattr(os, name)
-
-        def noted(*arguments, name=name, plain=plain) -> None:
-            found = os.fstat(arguments[0]) if name == "fsync" else os.stat(arguments[0])
-            calls.append((name, found.st_ino))
-            plain(*arguments)
-
-        monkeypatch.setattr(os, name, noted)
-    with atomic_write(tmp_path / "file") as file:
-        file.write(TEXT)
-    parent, inode = tmp_path.stat().st_ino, (tmp_path / "file").stat().st_ino
-    assert calls == [("fsync", inode), ("replace", inode), ("fsync", parent)]
-    calls.clear()
-    with atomic_folder(tmp_path / "folder") as folder:
-        (folder / "sub").mkdir()
-        (folder / "sub" / "deep").write_text(TEXT)
-    names = [tmp_path / name for name in ("folder/sub", "folder/sub/deep", "folder", "folder", ".")]
-    kinds = ["fsync", "fsync", "fsync", "rename", "fsync"]
-    assert calls == [(kind, name.stat().st_ino) for kind, name in zip(kinds, names, strict=True)]
 
 
 def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:

@@ -26,12 +26,6 @@ with exclusive_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
-FORK = """
-    child = os.fork()
-    if child == 0:
-        sys.exit(3)  # through the block of the parent
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
-"""
 
 
 @contextmanager
@@ -108,14 +102,6 @@ def test_forked_child_does_not_have_the_lock_of_its_parent(tmp_path: Path) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         with pytest.raises(UserError, match="in use"):
             lock_in_a_thread(tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_forked_child_that_leaves_the_block_leaves_the_lock(tmp_path: Path) -> None:
-    with holder(tmp_path / "run", HOLD.replace("\n    print", f"{FORK}    print")):
-        with pytest.raises(UserError, match="in use"), exclusive_lock(tmp_path / "run"):
-            pass
-        assert os.listdir(tmp_path) == [".run.lock"]
 
 
 COUNT = """
