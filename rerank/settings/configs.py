@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ def add_config(parser: ArgumentParser) -> None:
             self.before = self.before or cfg.clone()
             cfg.__dict__.update(self.before.clone().__dict__)
             self.told = _over(self.told or {}, read_config(values), values)
+            _check_kind(values, self.told, {action.dest for action in parser._actions})
             # Quoted, because the parser reads a bare 1e-3 as a number.
             quoted = yaml.safe_dump(self.told, sort_keys=False, default_style='"')
             self.apply_config(parser, cfg, self.dest, quoted)
@@ -48,11 +49,16 @@ def add_config(parser: ArgumentParser) -> None:
 def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     """A YAML file merged over the one that its key ``extends`` names, and so on; dotted keys become nested.
 
-    It may also be YAML of several lines itself (``Training.config``). ``extends`` starts at the folder of its file.
+    It may also be YAML of several lines itself (``Training.config``). ``extends`` starts at the folder of its file. The
+    key ``base`` of an experiment may extend a training file in the same way.
     """
     text = path if isinstance(path, str) and "\n" in path else None
     path = Path("YAML" if text else path)
     node, content = _parse(path, text)
+    shared = content.get("base")
+    if isinstance(shared, dict) and "extends" in shared and not text:  # an experiment's cells extend a training file
+        name = path.parent / str(shared.pop("extends"))
+        content["base"] = _over(read_config(name, [*extending, path.resolve()]), shared, path)
     if "extends" not in content or text:
         return _over({}, content, path)
     lines = (key.start_mark.line for key, _ in node.value if key.value == "extends")
@@ -66,6 +72,14 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     if base.resolve() in chain:
         raise UserError(f"{where}: {base} extends this file in turn; one of them must not")
     return _over(read_config(base, chain), content, path)
+
+
+def _check_kind(path: Any, told: Settings, known: Collection[str]) -> None:
+    """Raise an error that names the right command for a file of the other kind."""
+    if "methods" in told and "methods" not in known:
+        raise UserError(f"{path}: is an experiment; run it with rerank experiment --config {path}")
+    if "methods" in known and "methods" not in told and "model" in told:
+        raise UserError(f"{path}: is a training run; run it with rerank train --config {path}")
 
 
 def assign(settings: Settings, key: str, value: Any) -> None:
