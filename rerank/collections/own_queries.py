@@ -1,4 +1,4 @@
-"""Pseudo-queries: a collection's titles or first sentences, to train on without judgments."""
+"""Pseudo-queries: a collection's titles, to train on without judgments."""
 
 from __future__ import annotations
 
@@ -14,29 +14,15 @@ from rerank.errors import UserError
 from rerank.progress import log
 from rerank.storage.files import digest
 
-KINDS = ("titles", "first-sentences")
 WORDS = range(3, 65)
 """Possible numbers of words in a query."""
 
 REST = 5
 """Words that a document has at least without its query."""
 
-# A sentence ends with a full stop and white space before anything but a small letter, or at an empty line.
-SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[^a-z\s])|\n\s*\n")
-# A heading is a first line without a full stop, above an empty line.
-HEADING = re.compile(r"[^\n]*[^\s.!?][^\S\n]*\n\s*\n")
-
-
-def first_sentence(text: str) -> tuple[str, str]:
-    """Split off the first sentence of a text; a heading above it stays with the rest."""
-    heading = HEADING.match(text)
-    start = heading.end() if heading else 0
-    first, *rest = SENTENCE.split(text[start:], maxsplit=1)
-    return first, text[:start] + "".join(rest)
-
 
 class OwnQueries:
-    r"""Another collection whose titles (or first sentences) are its queries, and are removed from all documents.
+    r"""Another collection whose titles (first lines) are its queries, and are removed from all documents.
 
     The document that a query was taken from is relevant to it; nothing else is judged.
 
@@ -47,22 +33,22 @@ class OwnQueries:
     (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
     """
 
-    def __init__(self, source: Collection, kind: str = "titles", count: int | None = None) -> None:
-        self.source, self.kind, self.count = source, kind, count
-        self.name = f"{source.name} by its {kind}"
+    def __init__(self, source: Collection, count: int | None = None) -> None:
+        self.source, self.count = source, count
+        self.name = f"{source.name} by its titles"
 
     def documents(self) -> Iterator[Document]:
-        return (Document(document.id, self._parts(document.text)[1]) for document in self.source.documents())
+        return (Document(document.id, _split(document.text)[1]) for document in self.source.documents())
 
     def queries(self) -> Iterator[Query]:
-        """Yield the queries that a single document has, in the order and with the ids of the documents."""
+        """Yield the titles that a single document has, in the order and with the ids of the documents."""
         yield from self._queries
 
     @cached_property
     def _queries(self) -> list[Query]:
         found: dict[str, str] = {}
         for document in self.source.documents():
-            title, rest = self._parts(document.text)
+            title, rest = _split(document.text)
             if len(title.split()) in WORDS and len(rest.split()) >= REST:
                 found[document.id] = title
         plain = {id: title.lower().rstrip(".") for id, title in found.items()}
@@ -82,19 +68,20 @@ class OwnQueries:
         return self.source.document_count()
 
     def fingerprint(self) -> str:
-        return digest(self.source.fingerprint(), self.kind, "2")
+        return digest(self.source.fingerprint(), "titles")
 
-    def _parts(self, text: str) -> tuple[str, str]:
-        """Split a document into its query, which may be empty, and the rest."""
-        taken, rest = text.partition("\n")[::2] if self.kind == "titles" else first_sentence(text)
-        return (" ".join(taken.split()), rest.strip()) if rest.strip() else ("", text)
+
+def _split(text: str) -> tuple[str, str]:
+    """Split a document into its title, which may be empty, and the rest."""
+    title, _, rest = text.partition("\n")
+    return (" ".join(title.split()), rest.strip()) if rest.strip() else ("", text)
 
 
 def own_queries(source: Collection, queries: object) -> OwnQueries | None:
-    """Return the collection with its own queries if words such as ``titles`` or ``titles:2000`` ask for them."""
-    kind, colon, count = queries.partition(":") if isinstance(queries, str) else ("", "", "")
-    if kind not in KINDS:
+    """Return the collection with its titles as queries if the words ``titles`` or ``titles:2000`` ask for them."""
+    found = re.fullmatch(r"titles(?::(.*))?", queries) if isinstance(queries, str) else None
+    if found is None:
         return None
-    if colon and not (count.isdecimal() and int(count)):
-        raise UserError(f"--queries: {queries}: expected a number of queries, such as {kind}:2000")
-    return OwnQueries(source, kind, int(count) if colon else None)
+    if (count := found[1]) is not None and not (count.isdecimal() and int(count)):
+        raise UserError(f"--queries: {queries}: expected a number of queries, such as titles:2000")
+    return OwnQueries(source, None if count is None else int(count))

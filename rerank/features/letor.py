@@ -1,4 +1,4 @@
-"""Feature-based learning-to-rank data: MSLR-WEB, LETOR, Istella, Yahoo, LightGBM's examples, one's own."""
+"""Feature-based learning-to-rank data: MSLR-WEB, LETOR, Istella, Yahoo, and other svmlight files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rerank.errors import NotFoundError, UserError
-from rerank.features.parse import sizes_file, store_features
+from rerank.features.parse import store_features
 from rerank.features.svmlight import Layout
 from rerank.lists.build import warn
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
@@ -146,9 +146,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     """The lists of a feature file, from the cache, or parsed into it."""
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    sizes = sizes_file(path)
-    state = file_state([file for file in (path, sizes) if file.is_file()])
-    key = digest(FORMAT, str(VERSION), state, f"{layout.first} {layout.width}" if layout else "")
+    key = digest(FORMAT, str(VERSION), file_state([path]), f"{layout.first} {layout.width}" if layout else "")
     cache = cache_folder() / "letor"
     slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]
     folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.errors import UserError
-from rerank.features.svmlight import EXAMPLE, Block, Layout, has_qid, parse_block
+from rerank.features.svmlight import EXAMPLE, Block, Layout, parse_block
 from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array, blocks, write_arrow
-from rerank.storage.files import COMPRESSED, atomic_folder, open_binary, plain_name, read_lines, readable
+from rerank.storage.files import COMPRESSED, atomic_folder, open_binary, readable
 
 ROWS = 1 << 16
 """Rows of features that are copied at a time."""
@@ -58,12 +58,10 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
 def _parse_file(path: Path, layout: Layout | None) -> Iterator[Block]:
     """Parse a file block by block."""
     size = None if path.suffix in COMPRESSED else path.stat().st_size
-    qid: bool | None = None
     line = 1
     with tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=None) as bar:
         for text in read_blocks(path):
-            qid = has_qid(text) if qid is None else qid
-            if qid is not None and len((block := parse_block(text, str(path), line, qid=qid, layout=layout)).grades):
+            if len((block := parse_block(text, str(path), line, layout)).grades):
                 yield block
             line += text.count(b"\n")
             bar.update(len(text))
@@ -79,28 +77,6 @@ def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
             first = False
 
 
-def sizes_file(path: Path) -> Path:
-    """The file that says how many documents every query has, for a file without ``qid`` (LightGBM's layout)."""
-    plain = plain_name(path)
-    return plain.with_name(plain.name + ".query")
-
-
-def read_sizes(path: Path, documents: int) -> list[tuple[str, int]]:
-    """Queries and their numbers of documents from the side file; they are called after the file, from 1."""
-    sizes = sizes_file(path)
-    if not sizes.is_file():
-        raise UserError(f"{path}: lines have no qid, and there is no {sizes.name} beside; expected {EXAMPLE}")
-    queries: list[tuple[str, int]] = []
-    for number, line in read_lines(sizes):
-        size = line.strip(" \t\r\n")
-        if not (size.isascii() and size.isdecimal() and len(size) < 19 and int(size)):
-            raise UserError(f"{sizes}:{number}: {line!r}; expected how many documents a query has, from 1")
-        queries.append((f"{sizes.stem}-{len(queries) + 1}", int(size)))
-    if (total := sum(count for _, count in queries)) != documents:
-        raise UserError(f"{sizes}: counts {total} documents, but {path} has {documents}")
-    return queries
-
-
 def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) -> None:
     padded = raw.with_suffix(".padded")
     with raw.open("rb") as source, padded.open("wb") as target:
@@ -114,8 +90,6 @@ def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) 
 def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, first: int, width: int) -> None:
     """Write the store; the features pass through memory some lists at a time."""
     grades, queries = np.concatenate([block.grades for block in kept]), [run for block in kept for run in block.queries]
-    if not queries[0][0]:
-        queries = read_sizes(path, len(grades))
     codes: dict[str, int] = {}
     run_codes = [codes.setdefault(name, len(codes)) for name, _ in queries]
     places = Counter(code for code, _ in groupby(run_codes))

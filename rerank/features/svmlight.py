@@ -45,8 +45,7 @@ class Block:
 
     Attributes:
         grades: ``[n]`` int16.
-        queries: the queries in the order of the file, each with its number of consecutive rows; one, without a name,
-            if lines have no ``qid``.
+        queries: the queries in the order of the file, each with its number of consecutive rows.
         documents: ``[n]`` document ids, None if the comment has none.
         features: ``[n, width]`` float32, as wide as the largest number in this block.
         first: number of the first feature, 0 if the number 0 occurs or the layout says so, else 1.
@@ -61,7 +60,7 @@ class Block:
     too_large: int
 
 
-def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layout: Layout | None = None) -> Block:
+def parse_block(text: bytes, path: str, line: int = 1, layout: Layout | None = None) -> Block:
     """Parse whole lines, of which the first has this number in the file."""
     grades, names, documents = list[int](), list[str](), list[str | None]()
     for number, raw in _lines(text, line):
@@ -69,7 +68,7 @@ def parse_block(text: bytes, path: str, line: int = 1, *, qid: bool = True, layo
         words = content.split(None, 2)
         grade = GRADES.get(words[0])
         grades.append(_grade(words[0], f"{path}:{number}") if grade is None else grade)
-        names.append(_query(words[1] if len(words) > 1 else b"", f"{path}:{number}") if qid else "")
+        names.append(_query(words[1] if len(words) > 1 else b"", f"{path}:{number}"))
         found = DOCID.search(comment) if comment else None
         documents.append(found[1].decode(errors="replace") if found else None)
     try:
@@ -132,10 +131,3 @@ def _query(word: bytes, where: str) -> str:
     if not name.isascii() and len(name.split()) > 1:
         raise UserError(f"{where}: {name!r} has a blank that is no plain space; expected one after the query's id")
     return name[4:]
-
-
-def has_qid(text: bytes) -> bool | None:
-    """Return True if the first document of these lines has a ``qid``, None if there is no document."""
-    first = next(_lines(text, 1), None)
-    words = first[1].split(None, 2) if first else []
-    return len(words) > 1 and words[1].startswith(b"qid:") if words else None

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
-from rerank.storage.arrow import Array, by_first_appearance
+from rerank.storage.arrow import Array, by_first_appearance, taken
 
 BLOCK = 65_536
 """Documents that are hashed at a time."""
@@ -47,13 +46,9 @@ def content_hashes(lists: Lists, columns: Sequence[str] = ()) -> dict[str, str]:
 
 def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:
     for start in range(0, len(rows), BLOCK):
-        taken = column.take(pa.array(rows[start : start + BLOCK])).cast(pa.large_string())
-        total.update(pc.binary_length(taken).fill_null(-1).to_numpy().astype("<i8").tobytes())
-        for chunk in taken.chunks:
-            _, offsets, data = chunk.buffers()
-            if data is not None:
-                ends = np.frombuffer(offsets, dtype="<i8")[chunk.offset : chunk.offset + len(chunk) + 1]
-                total.update(memoryview(data)[ends[0] : ends[-1]])
+        for text in taken(column, rows[start : start + BLOCK]).to_pylist():
+            data = (text or "").encode()
+            total.update(len(data).to_bytes(8, "little") + data)
 
 
 def _column(lists: Lists, name: str) -> Array:

@@ -17,9 +17,8 @@ from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Seed
 from rerank.storage.arrow import Array
-from rerank.storage.files import read_lines
 
-RIGHT = "a JSON list of lists of query ids, a folder with f1.test.run, f2.test.run, … or an ir_datasets id with folds"
+RIGHT = "a JSON list of lists of query ids, or an ir_datasets id with folds"
 
 
 def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
@@ -79,9 +78,8 @@ class FoldsData(Data):
             seed: decides which query is in which fold.
             validation: whether the fold before (cyclically) validates; otherwise it is trained on as well.
             depth: candidates reranked per validation and test query, where something ordered them.
-            assignment: which query is in which fold: a JSON list of lists of query ids, a folder with CEDR's
-                ``f1.test.run``, ``f2.test.run``, …, or an ir_datasets id with folds below it, such as
-                ``disks45/nocr/trec-robust-2004``; None draws them by the seed.
+            assignment: the fold of each query: a JSON list of lists of query ids, or an ir_datasets id with folds below
+                it, such as ``disks45/nocr/trec-robust-2004``; None draws them with the seed.
             groups: ``auto`` draws queries of one text, or with a relevant document in common, into one fold (see
                 :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
@@ -127,9 +125,7 @@ class FoldsData(Data):
 def read_folds(source: str) -> list[set[str]]:
     """The query ids of each fold, from what `FoldsData` takes as ``assignment``."""
     path = Path(source).expanduser()
-    if path.is_dir():
-        folds = _runs(path)
-    elif path.is_file():
+    if path.is_file():
         try:
             listed = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
@@ -148,18 +144,4 @@ def read_folds(source: str) -> list[set[str]]:
         for query in sorted(fold):
             if (other := seen.setdefault(query, number)) != number:
                 raise UserError(f"{source}: query {query!r} is in folds {other} and {number}; it can be in one only")
-    return folds
-
-
-def _runs(folder: Path) -> list[set[str]]:
-    """The queries of each test run. CEDR's validation runs are those of the fold before, which is checked."""
-
-    def queries(path: Path) -> set[str]:
-        return {line.split(maxsplit=1)[0] for _, line in read_lines(path)}
-
-    folds = [queries(path) for path in takewhile(Path.is_file, (folder / f"f{i}.test.run" for i in count(1)))]
-    for i in range(len(folds)):
-        validation = folder / f"f{i + 1}.valid.run"
-        if validation.is_file() and queries(validation) != folds[i - 1]:
-            raise UserError(f"{validation}: not the queries of the fold before; that is the one validated on here")
     return folds

@@ -103,7 +103,7 @@ def retrieve(
             column of that name, after looking at all of them.
         order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs.
         queries: queries (JSONL, TSV, TREC topics or a collection); None takes the collection's own. The word titles
-            (or first-sentences) takes the beginnings of documents, and removes them there; titles:2000 takes 2000.
+            takes the first lines of documents, and removes them there; titles:2000 takes 2000.
         query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; None takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.

@@ -11,7 +11,6 @@ import pytest
 
 from rerank.collections import read_qrels
 from rerank.lists import Lists
-from rerank.lists.folds import FoldsData, read_folds
 from rerank.retrieval import read_run
 from tests.collections.disks45 import FILES, make_text, write_disks
 from tests.forked import python
@@ -80,16 +79,3 @@ def test_candidates_topics_and_labels_are_the_real_ones(robust04: Robust04, shar
             ids = [scored.id for scored in ranked[:DEPTH]]
             assert lists.document_ids(lists.documents[part]) == ids
             assert lists.grades[part].tolist() == [max(0, qrels.get(query, {}).get(id, 0)) for id in ids]
-
-
-def test_cedrs_folds_are_those_of_ir_datasets(robust04: Robust04) -> None:
-    assert [set(fold) for fold in robust04.folds] == read_folds(str(robust04.cedr))
-    for fold in (1, 4):
-        splits = FoldsData(str(robust04.lists.store.folder), fold, assignment=str(robust04.cedr)).splits(0)
-        judged = set(robust04.lists.qrels or {})
-        theirs = [
-            {line.split()[0] for line in (robust04.cedr / f"f{fold}.{name}").read_text().splitlines()}
-            for name in ("train.pairs", "valid.run", "test.run")
-        ]
-        for lists, queries in zip((splits.train, splits.validation, splits.test), theirs, strict=True):
-            assert set(lists.query_ids) == queries & judged

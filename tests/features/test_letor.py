@@ -149,23 +149,6 @@ def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytes
     assert "2 values are beyond float32" in caplog.text
 
 
-def test_lightgbms_side_file_says_which_lines_are_a_query(tmp_path: Path) -> None:
-    file = write(tmp_path / "rank.train", "0 1:1 3:2\n1 2:1\n2 1:3\n")
-    sizes = write(tmp_path / "rank.train.query", "1\n2\n")
-    lists = letor_lists(file)
-    assert lists.query_ids == ["rank.train-1", "rank.train-2"]
-    assert lists.lengths.tolist() == [1, 2]
-    assert columns(lists).tolist() == [[1, 0, 2], [0, 1, 0], [3, 0, 0]]
-    for text, said in (
-        ("2\n2\n", r"rank\.train\.query: counts 4 documents, but .*rank\.train has 3"),
-        ("2\nx\n", r"rank\.train\.query:2: 'x'; expected how many"),
-        (None, r"no qid, and there is no rank\.train\.query"),
-    ):
-        write(sizes, text) if text else sizes.unlink()
-        with pytest.raises(UserError, match=said):
-            letor_lists(file)
-
-
 def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cache: Path) -> None:
     file = write(tmp_path / "train.txt", "1 qid:1 1:1\n")
     first = letor_lists(file)

@@ -90,25 +90,10 @@ def test_validation_and_test_lists_have_their_candidates_alone(tmp_path: Path, m
 FOLDS = [["q0", "q3", "q6", "q9"], ["q1", "q4", "q7", "q10"], ["q2", "q5", "q8", "q11"]]
 
 
-def write_runs(folder: Path, shift: int = 1) -> str:
-    """Run files named as CEDR names them."""
-    for i, fold in enumerate(FOLDS):
-        for name, queries in (("test", fold), ("valid", FOLDS[i - shift])):
-            lines = [f"{query} Q0 d{rank} {rank} {-rank} run\n" for query in queries for rank in (1, 2)]
-            (folder / f"f{i + 1}.{name}.run").write_text("".join(lines))
-    return str(folder)
-
-
-@pytest.mark.parametrize("kind", ["json", "runs"])
 @pytest.mark.parametrize("fold", [1, 2, 3])
-def test_a_fold_tests_the_one_before_validates_the_others_train(
-    lists: Lists, tmp_path: Path, kind: str, fold: int
-) -> None:
-    if kind == "json":
-        source = str(tmp_path / "folds.json")
-        Path(source).write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "unknown"]]))
-    else:
-        source = write_runs(tmp_path)
+def test_a_fold_tests_the_one_before_validates_the_others_train(lists: Lists, tmp_path: Path, fold: int) -> None:
+    source = str(tmp_path / "folds.json")
+    Path(source).write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "unknown"]]))
     splits = FoldsData(str(lists.store.folder), fold, folds=3, assignment=source).splits(0)
     assert splits.validation is not None and splits.test is not None
     before, after = {1: (3, 2), 2: (1, 3), 3: (2, 1)}[fold]
@@ -151,7 +136,6 @@ def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
     refused("not a list of lists")
     file.write_text("[")
     refused("not JSON")
-    refused("not the queries of the fold before", write_runs(tmp_path, shift=2))
 
 
 def test_shards_together_are_the_whole(tmp_path: Path) -> None:
