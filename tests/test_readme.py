@@ -28,6 +28,7 @@ PAGES = (
     "docs/training.md",
     "docs/losses.md",
     "docs/calibration.md",
+    "docs/integrations.md",
     "docs/decoders.md",
 )
 DEFAULT_PAGES = ("README.md", "docs/start.md")
