@@ -291,11 +291,6 @@ def is_table(path: Path) -> bool:
     return _kind(path) not in (".tsv", "")
 
 
-def has_header(path: Path) -> bool:
-    """Return True if the first line of a text file names a column of query ids."""
-    return not set(NAMES["query_id"]).isdisjoint(_start(path).split(b"\n")[0].decode(errors="replace").split())
-
-
 def _start(path: Path) -> bytes:
     with open_binary(path) as file, readable(path):
         return file.read(4096).lstrip()

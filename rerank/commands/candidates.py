@@ -101,8 +101,8 @@ def add(
     files = named_files(run or [])
     if drop:  # only once what comes in its place can be read
         every = Lists.open(lists).with_added()
-        for column, path in files.items():
-            read_column(every, column, path)
+        for path in files.values():
+            read_column(every, path)
         if every.store.order in drop:
             raise UserError(f"{lists}: is in the order of column {every.store.order}, which therefore stays")
         if name is not None:

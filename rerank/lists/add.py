@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.collections.base import checked_ids
-from rerank.collections.records import NAMES, find_columns, has_header, is_table, load_frame
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.progress import log
-from rerank.retrieval.runs import floats, read_run
+from rerank.retrieval.runs import read_run
 from rerank.storage.arrow import Array
 from rerank.storage.files import digest
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LABELS = ("run", "model")
 """What a column remembers for people only: the names of what it was made from."""
@@ -56,24 +51,23 @@ class Coverage:
 
 
 def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
-    """Add columns of scores from files, by column name, and return what each of them covers.
+    """Add columns of scores from run files (see `read_run`), by column name, and return what each of them covers.
 
-    A file is a run (TREC), CSV, JSONL or Parquet; one with several numbers a row becomes one column of several numbers,
-    ``NAME/NUMBER``. All are read before the first column is written. A column that exists already, made from the same
-    file, stays as it is, so that the same call finishes what was killed.
+    All are read before the first column is written. A column that exists already, made from the same file, stays as it
+    is, so that the same call finishes what was killed.
 
     Raises:
-        UserError: a file that cannot be read, that says nothing of more than nine in ten queries, or has a pair twice;
-            a number that is infinite or none; a column of this name that was made from something else.
+        UserError: a file that cannot be read, or that covers less than a tenth of the queries; or a column of this name
+            that was made from something else.
     """
     store = lists if isinstance(lists, Store) else Store.open(lists)
     # A column remembers the file's name, as folders move, and its content.
     made = {check_name(name): {"run": Path(file).name, "sha256": digest(Path(file))} for name, file in files.items()}
     done = {name for name in files if is_there(store, name, made[name])}
     every = Lists.of(store).with_added()
-    found = {name: read_column(every, name, path) for name, path in files.items() if name not in done}
-    for name, (values, numbers) in found.items():
-        store.add_column(name, values, numbers, made[name])
+    found = {name: read_column(every, path) for name, path in files.items() if name not in done}
+    for name, values in found.items():
+        store.add_column(name, values, made=made[name])
     coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
     for name, covered in coverage.items():
         log.info("%s: column %s%s: %s", store, name, ", there already" if name in done else "", covered)
@@ -93,68 +87,26 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     )
 
 
-def read_column(every: Lists, name: str, path: str | Path) -> tuple[Array, list[str]]:
-    """Read a column's numbers for all candidates of a store, ``[T, C]`` float32, and their names."""
-    store, path = every.store, Path(path)
-    queries, documents, read, numbers = _pairs(path)
-    names = [name] if len(numbers) == 1 else [check_name(number) for number in numbers]
-    if not len(read):
-        raise UserError(f"{path}: is empty; expected a row per query and document, with a number")
-    rows = _rows(every, queries, documents)
+def read_column(every: Lists, path: str | Path) -> Array:
+    """Read the scores of all candidates of a store from a run file, ``[T]`` float32."""
+    store, run = every.store, read_run(path)
+    if not len(run):
+        raise UserError(f"{path}: is empty; expected a row per query and document, with a score")
+    queries = pa.array(np.repeat(np.array(run.queries, dtype=object), np.diff(run.offsets)), pa.string())
+    rows = _rows(every, queries, run.documents.cast(pa.string()).combine_chunks())
     known = np.flatnonzero(rows >= 0)
-    order = known[np.argsort(rows[known], kind="stable")]
-    if len(twice := order[1:][rows[order][1:] == rows[order][:-1]]):
-        row = int(twice.min())
-        pair = f"query {queries[row].as_py()!r}, document {documents[row].as_py()!r}"
-        raise UserError(f"{path}: {pair} a second time; keep one")
-    values = np.full((len(store.document), len(names)), np.nan, dtype=np.float32)
-    values[rows[known]] = read[known]
-    told, all = Coverage.of(store, values).queries
+    values = np.full(len(store.document), np.nan, dtype=np.float32)
+    values[rows[known]] = run.scores[known]
+    told, all = Coverage.of(store, values[:, None]).queries
     if told < LEAST * all or not told:
         query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
         raise UserError(
-            f"{path}: has numbers for the candidates of {told} of {all} queries only; its ids are such as "
-            f"{queries[0].as_py()!r} and {documents[0].as_py()!r}, those of {store} such as {''.join(query)!r} and "
+            f"{path}: has scores for the candidates of {told} of {all} queries only; its ids are such as "
+            f"{run.queries[0]!r} and {run.documents[0].as_py()!r}, those of {store} such as {''.join(query)!r} and "
             f"{''.join(document)!r}; are they of the same collection?"
         )
-    if skipped := len(read) - len(known):
-        log.info("%s: %d of %d rows are about no candidate and were skipped", path, skipped, len(read))
-    return values, names
-
-
-def _pairs(path: Path) -> tuple[pa.Array, pa.Array, Array, list[str]]:
-    """Read query ids, document ids, ``[n, C]`` numbers and their names: of a run, or of a table's score or numbers."""
-    if not (is_table(path) or has_header(path)):
-        run = read_run(path)
-        queries = np.repeat(np.array(run.queries, dtype=object), np.diff(run.offsets))
-        return pa.array(queries, pa.string()), run.documents.combine_chunks(), run.scores[:, None], ["score"]
-    frame, name = load_frame(path)
-    if not len(frame):
-        return pa.array([], pa.string()), pa.array([], pa.string()), np.zeros((0, 1)), ["score"]
-    there = list(frame.columns)
-    found = find_columns(there, {field: NAMES[field] for field in ("query_id", "doc_id", "score")}, None, name)
-    texts = {name for field in NAMES if field != "score" for name in NAMES[field]} | {"iteration", "q0", "tag", "run"}
-    numbers = [found["score"]] if "score" in found else [column for column in there if column not in texts]
-    for field, column in {"query_id": "query id", "doc_id": "document id"}.items():
-        if field not in found:
-            raise UserError(f"{path}: no {column}{nearest(field, there)}; its columns: {', '.join(there)}")
-    if not numbers:
-        raise UserError(f"{path}: no score; its columns: {', '.join(there)}")
-
-    def where(row: int) -> str:
-        return f"{path}: row {frame.index[row]}"
-
-    ids = (pa.array(checked_ids(frame[found[field]].tolist(), where), pa.string()) for field in ("query_id", "doc_id"))
-    values = np.stack([_floats(frame[number], number, where) for number in numbers], axis=1)
-    return *ids, values, numbers
-
-
-def _floats(column: pd.Series, name: str, where: Callable[[int], str]) -> Array:
-    """Convert a column to ``[n]`` float64; missing values and empty cells are NaN."""
-    missing = column.isna().to_numpy() | (column.to_numpy() == "")
-    values = np.full(len(column), np.nan)
-    there = np.flatnonzero(~missing)
-    values[there] = floats(column.iloc[there].tolist(), lambda i: f"{where(int(there[i]))}: {name}")
+    if skipped := len(rows) - len(known):
+        log.info("%s: %d of %d rows are about no candidate and were skipped", path, skipped, len(rows))
     return values
 
 

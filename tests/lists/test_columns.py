@@ -129,9 +129,8 @@ def write_trec(frame: pd.DataFrame, path: Path) -> None:
 WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
     "trec": write_trec,
     "csv": lambda frame, path: frame.rename(columns={"query_id": "qid"}).to_csv(path, index=False),
-    "tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
     "jsonl": lambda frame, path: frame.to_json(path, orient="records", lines=True, double_precision=15),
-    "parquet": lambda frame, path: frame.assign(rank=1, text="x").to_parquet(path),
+    "parquet": lambda frame, path: frame.to_parquet(path),
     "csv.gz": lambda frame, path: frame.to_csv(path, index=False),
 }
 
@@ -213,12 +212,12 @@ def bad_files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
         "empty": (write("h.trec", ""), r"h\.trec: is empty"),
         "other collection": (write("l.trec", "77 Q0 MS_1 1 9.5 x\n"), "0 of 12 queries only; its ids are such as '77'"),
         "one query in twelve": (write("m.trec", rows[0]), "1 of 12 queries only"),
-        "no header": (write("n.csv", "q0,d1,2.5\nq1,d1,2\n"), r"n\.csv: no query id"),
+        "no header": (write("n.csv", "q0,d1,2.5\nq1,d1,2\n"), r"n\.csv: columns .* are of no known shape"),
         "a cell too many": (write("o.csv", "qid,docno,score\nq0,d1,1,2\n"), r"o\.csv: row 1: 4 columns; expected 3"),
         "a name twice": (write("p.csv", "qid,qid,docno,score\n1,1,2,3\n"), r"p\.csv: has two columns 'qid'"),
-        "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv: no score"),
-        "text in Parquet": (str(folder / "words.parquet"), r"words\.parquet: row 1: score 'high'"),
-        "infinite in Parquet": (str(folder / "inf.parquet"), r"inf\.parquet: row 4: score inf"),
+        "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv: has no column score"),
+        "text in Parquet": (str(folder / "words.parquet"), r"words\.parquet: query .* score 'high'"),
+        "infinite in Parquet": (str(folder / "inf.parquet"), r"inf\.parquet: query .* score inf"),
         "a bad name": (f"a/b={write('y.trec', ''.join(rows))}", "letters, digits"),
         "the same name": (f"bm25={write('z.trec', ''.join(rows))}", "has a column bm25 already, made from something"),
     }
