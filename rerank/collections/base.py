@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -101,25 +100,3 @@ def joined(values: Iterable[object]) -> str:
 def encodable(text: str) -> str:
     """A text without halves of surrogate pairs, which JSON's escapes can spell and UTF-8 cannot."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode(errors="replace")
-
-
-def unique(records: Callable[[], Iterator[tuple[str, Document]]]) -> Iterator[Document]:
-    """Pass documents through and refuse ids that occur twice, when the last one has been seen.
-
-    ``records`` starts a stream of (where it stands, document), and a second one to name the two places. Memory holds 8
-    bytes a document: hashes of the ids, sorted at the end.
-    """
-    seen = array("q")
-    for _, document in records():
-        seen.append(hash(document.id))
-        yield document
-    hashes = np.sort(np.array(seen))
-    twice = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
-    if not twice:
-        return
-    first: dict[str, str] = {}
-    for where, document in records():
-        if document.id in first:
-            raise UserError(f"{where}: document id {document.id!r} again, first at {first[document.id]}; keep one")
-        if hash(document.id) in twice:
-            first[document.id] = where

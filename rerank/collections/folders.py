@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rerank.collections.base import Document, Qrels, Query, unique
+from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.judgments import read_qrels_file
 from rerank.collections.lines import is_json, json_documents, tab_documents
 from rerank.collections.queries import read_queries_file
@@ -53,7 +53,7 @@ class FilesFolder:
 
     def documents(self) -> Iterator[Document]:
         read = json_documents if is_json(self.path) else tab_documents
-        return unique(lambda: read(self.path, self.fields))
+        return read(self.path, self.fields)
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)

@@ -95,18 +95,18 @@ class ChosenFields:
                 )
 
 
-def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
-    """Yield place and document of each line of a JSON-lines file."""
+def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[Document]:
+    """Yield the document of each line of a JSON-lines file."""
     chosen = ChosenFields(fields)
     for where, id, record in read_json_lines(path):
         chosen.note(record)
-        yield where, Document(id, json_text(record, fields, where))
+        yield Document(id, json_text(record, fields, where))
     chosen.check(str(path))
 
 
-def tab_documents(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, Document]]:
-    """Yield place and document of each line of a tab-separated file (id, text)."""
+def tab_documents(path: Path, fields: Sequence[str] | None) -> Iterator[Document]:
+    """Yield the document of each line of a tab-separated file (id, text)."""
     if fields is not None and list(fields) != ["text"]:
         raise UserError(f"{path}: a TSV has one field, 'text', not {', '.join(fields)}; for more, use JSONL")
-    for where, id, text in read_tab_lines(path):
-        yield where, Document(id, text)
+    for _, id, text in read_tab_lines(path):
+        yield Document(id, text)

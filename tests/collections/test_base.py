@@ -1,33 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.collections import Document
-from rerank.collections.base import checked_id, joined, unique
+from rerank.collections.base import checked_id, joined
 from rerank.errors import UserError
-
-
-@given(st.lists(st.text("abcdef", min_size=1, max_size=3), max_size=40))
-def test_unique_passes_all_through_and_refuses_repeated_ids(ids: list[str]) -> None:
-    def records() -> Iterator[tuple[str, Document]]:
-        return ((f"file:{line}", Document(id, "")) for line, id in enumerate(ids, 1))
-
-    passed = []
-    repeated = [place for place, id in enumerate(ids) if id in ids[:place]]
-    try:
-        for document in unique(records):
-            passed.append(document.id)
-    except UserError as error:
-        again = repeated[0]
-        assert str(error).startswith(f"file:{again + 1}: document id {ids[again]!r}")
-        assert f"file:{ids.index(ids[again]) + 1};" in str(error)
-    else:
-        assert not repeated
-    assert passed == ids
 
 
 @given(st.text())

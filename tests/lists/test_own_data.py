@@ -150,7 +150,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "qrels: two grades": (lambda f: as_qrels({7: {"a": 1}, "7": {"a": 0}}), r"has grade 0 here and 1 before"),
     # texts of one's own
-    "texts: id None": (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: row 1: no id"),
+    "texts: id None": (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: no id"),
     "queries: id None": (lambda f: rerank.retrieve(texts(), queries={NONE: "x"}), r"queries: no id"),
     # choosing and saving
     "mask of another length": (lambda f: lists().select(np.ones(3, bool)), r"select: .*mask of 2"),

@@ -96,12 +96,10 @@ def test_lists_from_what_people_have(tmp_path: Path) -> None:
 
 def test_texts_of_ones_own_are_searched(home: Path) -> None:
     documents = {"d1": "a wing gives lift", "d2": "a jet engine", "d3": "the lift of a wing of a jet"}
-    frame = pd.DataFrame({"docno": list(documents), "text": list(documents.values())})
-    for given_ in (documents, frame):
-        own = rerank.Texts(given_, {"q1": "lift", "q2": "engine"}, {"q1": {"d1": 1, "d3": 2}, "q2": {"d2": 1}})
-        lists = rerank.retrieve(own, depth=10)
-        assert {q: {s.id for s in ranked} for q, ranked in lists.run().items()} == {"q1": {"d1", "d3"}, "q2": {"d2"}}
-        assert lists.qrels == own.qrels() and lists.store.folder is None
+    own = rerank.Texts(documents, {"q1": "lift", "q2": "engine"}, {"q1": {"d1": 1, "d3": 2}, "q2": {"d2": 1}})
+    lists = rerank.retrieve(own, depth=10)
+    assert {q: {s.id for s in ranked} for q, ranked in lists.run().items()} == {"q1": {"d1", "d3"}, "q2": {"d2"}}
+    assert lists.qrels == own.qrels() and lists.store.folder is None
     given_run = {"q1": {"d2": 2.0, "d1": 1.0}, "q2": {"d3": 1.0}}
     lists = rerank.retrieve(own, run={"mine": given_run}, depth=10)
     assert lists.run() == rerank.as_run(given_run) and np.isfinite(lists.column("mine")).all()
