@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.collections.lucene import LuceneCollection
 from rerank.collections.queries import read_queries_file
-from rerank.errors import NotFoundError, UserError, nearest, one_line
+from rerank.errors import NotFoundError, UserError, nearest
 from rerank.settings.described import find_class
 
 OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
@@ -85,14 +84,7 @@ def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Colle
         raise UserError(f"collection: {name} has no {lacking}; see rerank.collections.Collection for what one has")
     if fields:
         raise UserError(f"fields: {name} decides itself what makes a document's text")
-    arguments = () if argument is None else (argument,)
-    try:
-        inspect.signature(kind).bind(*arguments)
-    except TypeError as error:
-        raise UserError(f"collection: {name} takes other arguments ({one_line(error)})") from error
-    opened: Collection = kind(*arguments)
-    if not hasattr(opened, PARTS[0]):
-        raise UserError(f"collection: {name} makes objects without a name, which shall open them again")
+    opened: Collection = kind() if argument is None else kind(argument)
     return opened
 
 

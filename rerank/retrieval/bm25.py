@@ -64,9 +64,6 @@ def analyzer(language: str) -> Any:
     """The analyser of a language other than English, known to Anserini's indexer by its code from now on."""
     known = java_class("io.anserini.analysis.AnalyzerMap")
     known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
-    if language == "th" and not java_class("org.apache.lucene.analysis.th.ThaiTokenizer").DBBI_AVAILABLE:
-        why = "this Java cannot tell Thai words apart, as it comes without other languages' data"
-        raise UserError(f"language: {why}; set JAVA_HOME to a whole JDK, version 21 or later")
     return known.getLanguageSpecificAnalyzer(language)
 
 
@@ -224,7 +221,7 @@ class BM25:
                     yield ranked
 
     def configure(self, searcher: Any, index: Path) -> None:
-        """Set an index that is open to these parameters."""
+        """Set the parameters of an open index."""
         searcher.set_bm25(float(self.k1), float(self.b))
         wanted = stored_as = analyzer_name(self.language)
         if (index / MANIFEST).is_file():  # somebody else's index does not say how its texts were analysed
