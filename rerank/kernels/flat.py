@@ -84,15 +84,21 @@ KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 
 def use_flat_encoder(network: Any) -> None:
     """Let a network read flat chunks where :data:`SEEN` has them; otherwise it stays what it was."""
+    reads = getattr(network, "reads", "cls")
+    if reads is None:  # a head that reads other states than CLS or their mean
+        return
     base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
+    base.reads_mean = reads == "mean"
     if network.config.model_type in KINDS and not network.config.is_decoder:
+        base.encoder.reads_mean = base.reads_mean
         base.encoder.forward = MethodType(_encode, base.encoder)
     elif network.config.model_type == "modernbert":  # ModernBERT, Ettin, gte-reranker-modernbert
-        # A classifier of its own may read the mean of all states; ours reads that of CLS.
-        base.reads_mean = hasattr(network, "head") and getattr(network.config, "classifier_pooling", "cls") == "mean"
+        if hasattr(network, "head"):
+            base.reads_mean = getattr(network.config, "classifier_pooling", "cls") == "mean"
         base.forward = MethodType(read_modern, base)
     elif network.config.model_type in OWN_CODE and base.config._attn_implementation == NAME:
         layers = base.transformer if hasattr(base, "transformer") else base.encoder
+        layers.reads_mean = base.reads_mean
         layers.forward = MethodType(_read_own, layers)
 
 
@@ -183,8 +189,9 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
         return type(encoder).forward(encoder, hidden_states, *args, **kwargs)
     hidden = hidden_states[0]
     for layer in encoder.layer:
-        hidden = _layer(layer, hidden, sequences, layer is encoder.layer[-1])
-    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden[: len(sequences.lengths), None])
+        hidden = _layer(layer, hidden, sequences, layer is encoder.layer[-1] and not encoder.reads_mean)
+    states = sequences.mean(hidden) if encoder.reads_mean else hidden[: len(sequences.lengths)]
+    return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states[:, None])
 
 
 def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
@@ -203,7 +210,9 @@ def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
     """An encoder's states of the CLS tokens, ``[n, 1, H]``, where the input is flat, by its own code."""
     output = type(layers).forward(layers, *args, **given)
     if (sequences := SEEN.get()) is not None:
-        output.last_hidden_state = output.last_hidden_state[0, sequences.first][:, None]
+        hidden = output.last_hidden_state[0]
+        states = sequences.mean(hidden) if layers.reads_mean else hidden[sequences.first]
+        output.last_hidden_state = states[:, None]
     return output
 
 

@@ -32,8 +32,9 @@ FILES_OF_MODEL = (
     *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
     *("model.txt", "model.json"),
+    *("modules.json", "chat_template.jinja", "*_*/config.json", "*_*/model.safetensors"),
 )
-"""Weights, configuration and tokenizer; trees."""
+"""Weights, configuration and tokenizer; trees; sentence-transformers' modules."""
 
 
 def read_contract(folder: Path) -> dict[str, Any]:
@@ -89,7 +90,9 @@ def hash_model(folder: Path, mix: bool = True) -> str:
     left_out = AFTERWARDS if mix else (*AFTERWARDS, MIX)
     contract = {key: value for key, value in read_contract(folder).items() if key not in left_out}
     paths = sorted({path for pattern in FILES_OF_MODEL for path in folder.glob(pattern)})
-    return digest(fingerprint(contract), *(part for path in paths for part in (path.name, path)))
+    return digest(
+        fingerprint(contract), *(part for path in paths for part in (path.relative_to(folder).as_posix(), path))
+    )
 
 
 def class_name(kind: type) -> str:

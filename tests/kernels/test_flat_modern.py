@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.network import ClsHead
+from rerank.models.text.modules import ModularNetwork, cls_modules
 from tests.kernels import flat
 from tests.kernels.flat import check_flat, padded, rows_of_layers
 from tests.models.text.texts import PAIRS
@@ -33,7 +33,7 @@ def network_of(head: str, layers: int = 3, every: int = 3) -> Any:
     settings = SETTINGS | {"classifier_pooling": pooling, "global_attn_every_n_layers": every}
     network = flat.network_of("modernbert", layers, **settings)
     if head == "our cls":
-        network = ClsHead(network.model, 0.0).eval()
+        network = ModularNetwork(network.model, cls_modules(network.config.hidden_size, 0.0, 0.02), {}).eval()
         use_flat_encoder(network)
     return network
 

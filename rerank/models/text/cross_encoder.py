@@ -173,7 +173,7 @@ class CrossEncoder(TextScorer):
         """
         model = cls(str(folder))
         if model.missing:
-            raise UserError(f"{folder}: has no trained head ({', '.join(model.missing)} missing); train it first")
+            raise UserError(f"{folder}: has no trained head ({', '.join(model.missing[:4])} missing); train it first")
         return model
 
     def contract(self) -> dict[str, Any]:

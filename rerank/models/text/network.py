@@ -1,24 +1,25 @@
 """The network in a model folder: read as safetensors, never code, and refused where it is not what it is taken for.
 
-An encoder may get CEDR's head; every head is in float32.
+Every head computes in float32.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rerank.errors import UserError, one_line
-from rerank.models.weights import tensor_names, write_weights
-from rerank.storage.files import say_once
+from rerank.models.text.modules import IDENTITY, ModularNetwork, cls_modules, load_modules, prompts_of, to_one_label
+from rerank.models.weights import tensor_names
+from rerank.storage.files import read_json, say_once
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
@@ -50,8 +51,17 @@ def reading(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot be read ({reason}); copy the model again") from error
 
 
-def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None) -> tuple[Any, list[str]]:
-    """The network and the names of the weights that the folder does not have (a fresh head)."""
+def load_encoder(
+    folder: Path, head: str, modules: Sequence[dict[str, Any]], dropout: float | None
+) -> tuple[Any, list[str]]:
+    """Load the network and name the weights that the folder does not have (a fresh head).
+
+    Args:
+        folder: the model's folder.
+        head: ``hf``, the architecture's own; else ``modules``, or CEDR's, which is drawn without them.
+        modules: see :func:`rerank.models.text.modules.modules_of`.
+        dropout: every dropout rate; None for the model's own.
+    """
     from transformers import AutoModel
 
     config = read_config(folder, dropout)
@@ -61,32 +71,25 @@ def load_encoder(folder: Path, head: str, saved_cls: bool, dropout: float | None
             "Decoder, which reads prompts, or name an encoder, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
         )
     if head == "hf":
-        if saved_cls:
-            raise UserError(f"{folder}: has a cls head; load it with head cls")
         network, missing = load_classifier(folder, config)
+        for name, module in network.named_children():
+            if name != network.base_model_prefix:
+                keep_float32(module)
+            elif pooler := getattr(module, "pooler", None):
+                keep_float32(pooler)
     else:
-        rate = float(getattr(config, "hidden_dropout_prob", 0.1)) if dropout is None else dropout
-        if saved_cls:
-            from safetensors.torch import load_file
-
+        with reading(folder):
+            encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
+        check_found(encoder, info, folder)
+        missing = [f"encoder.{name}" for name in sorted(info["missing_keys"])]
+        if modules:
             with reading(folder):
-                network = ClsHead(AutoModel.from_config(config, **_no_pooler(config)), rate)
-                network.load_state_dict(load_file(str(folder / "model.safetensors")))
-            missing = []
+                behind = load_modules(folder, modules, dropout)
         else:
-            with reading(folder):
-                encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
-            check_found(encoder, info, folder)
-            network = ClsHead(encoder, rate)
-            nn.init.normal_(network.classifier.weight, std=getattr(config, "initializer_range", 0.02))
-            nn.init.zeros_(network.classifier.bias)
-            lacking = sorted(f"encoder.{name}" for name in info["missing_keys"])
-            missing = [*lacking, "classifier.weight", "classifier.bias"]
-    for name, module in network.named_children():
-        if name != network.base_model_prefix:
-            keep_float32(module)
-        elif pooler := getattr(module, "pooler", None):
-            keep_float32(pooler)
+            rate = float(getattr(config, "hidden_dropout_prob", 0.1)) if dropout is None else dropout
+            behind = cls_modules(config.hidden_size, rate, getattr(config, "initializer_range", 0.02))
+            missing += ["scorer.2.linear.weight", "scorer.2.linear.bias"]
+        network = ModularNetwork(encoder, behind, prompts_of(folder))
     return network.eval(), missing  # as Transformers loads; kernels prove themselves without dropout
 
 
@@ -103,13 +106,16 @@ def read_tokenizer(folder: Path) -> Any:
 
 def read_config(folder: Path, dropout: float | None) -> Any:
     """A folder's configuration, with this rate in place of every dropout's."""
-    from transformers import AutoConfig
+    from transformers import CONFIG_MAPPING, AutoConfig
     from transformers.utils import logging as hf_logging
 
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
+    described = read_json(folder / "config.json")
+    if "auto_map" in described and described.get("model_type") not in CONFIG_MAPPING:
+        raise UserError(f"{folder}: {described.get('model_type')} needs remote code, which is never run")
     with reading(folder):
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     weights = len(tensor_names(folder))  # each layer has one at least: 20,000 layers are not even begun
@@ -129,24 +135,35 @@ def loading(config: Any) -> dict[str, Any]:
     return keys | {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
 
 
-IDENTITY = {"activation_fn": "torch.nn.modules.linear.Identity"}
+RAW = {"activation_fn": IDENTITY}
 """For sentence-transformers: scores are raw."""
 
 
 def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
-    """The architecture's own classifier of one label, and the names of the weights that the folder does not have."""
+    """Load the architecture's own classifier, of one label; name the weights that the folder does not have.
+
+    The score of a classifier of two labels is the difference of their logits.
+    """
     from transformers import AutoModelForSequenceClassification
 
-    config.num_labels = 1
-    config.sentence_transformers = IDENTITY
+    classifies = (config.architectures or [""])[0].endswith("ForSequenceClassification")
+    labels = config.num_labels if classifies else 1
+    config.num_labels = labels
+    config.sentence_transformers = RAW
     try:
         with reading(folder):
             network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
     except UserError as error:
         if isinstance(error.__cause__, RuntimeError):  # of sizes that do not match
-            raise UserError(f"{folder}: a classifier of several labels, or with another model's config.json") from error
+            raise UserError(
+                f"{folder}: the weights have other shapes than config.json says; copy both again"
+            ) from error
         raise
     check_found(network, info, folder)
+    if labels > 1:
+        layers = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == labels]
+        to_one_label(layers[-1], folder)
+        network.config.num_labels = network.num_labels = 1
     return network, sorted(info["missing_keys"])
 
 
@@ -213,29 +230,6 @@ def changes_itself(config: Any) -> bool:
     """Whether a forward pass rewrites buffers or settings of the network, as in a few architectures."""
     rope = str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None))
     return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
-
-
-class ClsHead(nn.Module):
-    """CEDR's scorer: a linear layer on dropout of the last layer's CLS vector."""
-
-    def __init__(self, encoder: Any, dropout: float) -> None:
-        super().__init__()
-        self.base_model_prefix = "encoder"
-        self.encoder = encoder
-        self.config: Any = encoder.config
-        self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(self.config.hidden_size, 1)
-
-    def forward(self, **batch: Tensor) -> Any:
-        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
-        from transformers.modeling_outputs import SequenceClassifierOutput
-
-        hidden = self.encoder(**batch).last_hidden_state[:, 0]
-        return SequenceClassifierOutput(logits=self.classifier(self.dropout(hidden)))
-
-    def save_pretrained(self, folder: Path, **_: Any) -> None:
-        self.config.save_pretrained(folder)
-        write_weights(folder, self.state_dict())
 
 
 def keep_float32(module: nn.Module) -> None:

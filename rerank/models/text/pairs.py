@@ -247,6 +247,8 @@ def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
 
 def check_long(long: str, network: Any, head: str) -> None:
     """Refuse a strategy that a model cannot do."""
+    if long == "cls_mean" and getattr(network, "reads", "cls") != "cls":
+        raise UserError("model.long cls_mean: the head reads more than CLS; choose max, sum or first")
     if long == "cls_mean" and head == "hf":
         pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
         pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rerank.errors import UserError
 from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations
 from rerank.kernels.packing import remember_code
@@ -19,7 +20,8 @@ from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import read_contract
-from rerank.models.text.network import ClsHead, knows_types, load_encoder, positions_of, read_tokenizer
+from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
+from rerank.models.text.network import knows_types, load_encoder, positions_of, read_tokenizer
 from rerank.models.text.pairs import Long, PairTemplate, check_long, mean_of_cls, score_rows
 from rerank.models.text.start import last_layer
 from rerank.models.weights import align, find_model
@@ -99,20 +101,25 @@ class TextPart:
     """Default word pieces of a query and of a document that is cut."""
 
     def __init__(self, spec: Spec) -> None:
-        self.spec, self.head, self.tokenizer = spec, spec.head or "hf", read_tokenizer(spec.folder)
-        self.elsewhere = self.head == "hf" and spec.long == "truncate"
+        self.spec, self.tokenizer, self.modules = spec, read_tokenizer(spec.folder), modules_of(spec.folder)
+        own = spec.contract.get("head", "modules" if self.modules else None)
+        self.head = spec.head or own or "hf"
+        if self.modules and self.head != own:
+            raise UserError(f"model.head: {spec.folder} has a trained head of its own; leave model.head out")
+        self.elsewhere = spec.long == "truncate"
 
     def load(self, seed: int) -> Loaded:
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
         spec = self.spec
         with drawn_from(seed):
-            network, missing = load_encoder(spec.folder, self.head, spec.contract.get("head") == "cls", spec.dropout)
+            network, missing = load_encoder(spec.folder, self.head, self.modules, spec.dropout)
         align(network)
         template = PairTemplate.of(self.tokenizer, with_types=knows_types(network))
-        loaded = Loaded(network, missing, bool(missing), template)
+        prompt = default_prompt(getattr(network, "prompts", {}))
+        loaded = Loaded(network, missing, bool(missing), template, around=((prompt, ""), ("", "")))
         check_long(spec.long, network, self.head)
         remember_code()
-        made_by_transformers = network.encoder if isinstance(network, ClsHead) else network
+        made_by_transformers = network.encoder if isinstance(network, ModularNetwork) else network
         use_kernels(network, made_by_transformers, partial(score_rows, network, long="truncate"), self.probe(loaded))
         if spec.long == "cls_mean":
             mean_of_cls(network)

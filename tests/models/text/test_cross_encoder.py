@@ -53,9 +53,10 @@ def test_cls_head_is_linear_on_the_raw_cls_vector(tiny_model: Path) -> None:
     encoded = model.tokenizer("heat", "shock wave", return_tensors="pt")
     with torch.no_grad():
         hidden = model.network.encoder(**encoded).last_hidden_state[0, 0]
-        expected = hidden @ model.network.classifier.weight[0] + model.network.classifier.bias[0]
+        last = model.network.scorer[-1].linear
+        expected = hidden @ last.weight[0] + last.bias[0]
         np.testing.assert_allclose(model.score(encoded).numpy(), [expected.item()], atol=1e-5)
-    assert model.head_parameters() == {"network.classifier.weight", "network.classifier.bias"}
+    assert model.head_parameters() == {"network.scorer.2.linear.weight", "network.scorer.2.linear.bias"}
 
 
 def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> None:

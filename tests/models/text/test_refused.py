@@ -100,7 +100,7 @@ def test_what_is_fresh_is_named(
     with caplog.at_level(logging.INFO, "rerank"):
         model.prepare(make_lists(tmp_path / "some"), 42)
     assert f"{prefix}{lost}" in caplog.text
-    assert "classifier.weight" in caplog.text
+    assert ("classifier.weight" if head == "hf" else "scorer.2.linear.weight") in caplog.text
 
 
 def test_pickled_weights_beside_other_safetensors(folder: Path) -> None:

@@ -1,0 +1,194 @@
+"""Rerankers in sentence-transformers' modular layout: a Transformer, and modules that make its states a score."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rerank.errors import UserError
+from rerank.storage.files import read_json, write_json
+
+LAYOUT, SETTINGS, TRANSFORMER = "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"
+IDENTITY = "torch.nn.modules.linear.Identity"
+SCORES = "scores"
+"""Output of the last module."""
+
+LOGIT_SCORE = "LogitScore"
+"""Module of a decoder: the difference of two tokens' logits."""
+
+TASKS = {
+    "feature-extraction": ("last_hidden_state", "token_embeddings"),
+    "sequence-classification": ("logits", SCORES),
+    "text-generation": ("logits", "causal_logits"),
+}
+"""A Transformer's task, the output of its network that is read, and the name under which modules find it."""
+
+
+def modules_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the modules that make a reranker's score, as ``modules.json`` lists them; empty without any.
+
+    Raises:
+        UserError: a reranker that needs code of its own.
+    """
+    if not (folder / LAYOUT).is_file():
+        return []
+    try:
+        entries = json.loads((folder / LAYOUT).read_bytes())
+        named: list[dict[str, Any]] = [{key: str(entry[key]) for key in ("type", "path")} for entry in entries]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{folder / LAYOUT}: expected modules with type and path; copy the model again") from error
+    transformer, *behind = [entry | {"config": _json(folder / entry["path"] / "config.json")} for entry in named]
+    last = behind[-1]["config"].get("module_output_name") if behind else None
+    if not behind or (last != SCORES and _settings(folder).get("model_type") != "CrossEncoder"):
+        return []  # one label of the architecture's own, or an embedding model
+    for entry in (transformer, *behind):
+        if not entry["type"].startswith("sentence_transformers."):
+            raise UserError(f"{folder}: {LAYOUT}: {entry['type']} needs remote code, which is never run")
+    if transformer["path"]:
+        raise UserError(f"{folder}: {LAYOUT}: expected the Transformer in the folder itself, not {transformer['path']}")
+    return behind
+
+
+def load_modules(folder: Path, entries: Sequence[dict[str, Any]], dropout: float | None) -> list[nn.Module]:
+    """Load the modules behind the Transformer; ``dropout`` replaces their rates."""
+    from sentence_transformers.base.modules import Dense, Normalize
+    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+
+    known: dict[str, Any] = {kind.__name__: kind for kind in (Dense, Dropout, LayerNorm, Normalize, Pooling)}
+    modules: list[Any] = []
+    for entry in entries:
+        if (kind := entry["type"].rpartition(".")[2]) not in known:
+            raise UserError(f"{folder}: {LAYOUT}: {kind} is not read; expected {', '.join(sorted(known))}")
+        activation = entry["config"].get("activation_function", IDENTITY)
+        if not activation.startswith("torch."):
+            raise UserError(f"{folder}: {entry['path']}: {activation} needs remote code, which is never run")
+        if kind in ("Dense", "LayerNorm") and not (folder / entry["path"] / "model.safetensors").is_file():
+            raise UserError(f"{folder}: {entry['path']}: no model.safetensors (pickled weights are not read)")
+        modules.append(known[kind].load(str(folder), subfolder=entry["path"], local_files_only=True))
+    if getattr(modules[-1], "module_output_name", None) != SCORES:
+        raise UserError(f"{folder}: {LAYOUT}: the last module does not make {SCORES}")
+    for module in modules:
+        if dropout is not None and isinstance(module, Dropout):
+            module.dropout = module.dropout_layer.p = dropout
+    to_one_label(modules[-1].linear, folder)
+    modules[-1].out_features = 1
+    return modules
+
+
+def cls_modules(width: int, dropout: float, std: float) -> list[nn.Module]:
+    """Draw CEDR's head: a linear layer on dropout of the CLS vector."""
+    from sentence_transformers.base.modules import Dense
+    from sentence_transformers.sentence_transformer.modules import Dropout, Pooling
+
+    dense = Dense(width, 1, activation_function=nn.Identity(), module_output_name=SCORES)
+    nn.init.normal_(dense.linear.weight, std=std)
+    nn.init.zeros_(dense.linear.bias)
+    return [Pooling(width, "cls"), Dropout(dropout), dense]
+
+
+def to_one_label(layer: nn.Linear, folder: Path) -> None:
+    """Let a layer of two labels give their difference, the log-odds of the second one.
+
+    Raises:
+        UserError: more labels, of which none is known to be relevance.
+    """
+    if layer.out_features > 2:
+        raise UserError(
+            f"{folder}: a classifier of {layer.out_features} labels, none of which is known to be relevance; "
+            "name a reranker with one or two"
+        )
+    if layer.out_features == 2:
+        with torch.no_grad():
+            layer.weight = nn.Parameter(layer.weight[1:] - layer.weight[:1])
+            layer.bias = None if layer.bias is None else nn.Parameter(layer.bias[1:] - layer.bias[:1])
+        layer.out_features = 1
+
+
+class ModularNetwork(nn.Module):
+    """An encoder, and the modules that make its states a score, in float32."""
+
+    base_model_prefix = "encoder"
+
+    def __init__(self, encoder: Any, modules: Sequence[nn.Module], prompts: dict[str, Any]) -> None:
+        super().__init__()
+        self.encoder, self.config, self.prompts = encoder, encoder.config, prompts
+        self.scorer = nn.Sequential(*modules)
+
+    @property
+    def reads(self) -> str | None:
+        """Which states the first module reads: ``cls``, ``mean``, or None for others."""
+        mode = getattr(self.scorer[0], "pooling_mode", None)
+        return mode if mode in ("cls", "mean") else None
+
+    def forward(self, **batch: Tensor) -> Any:
+        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
+        from transformers.modeling_outputs import SequenceClassifierOutput
+
+        states = self.encoder(**batch).last_hidden_state
+        with torch.autocast(states.device.type, enabled=False):
+            features = {"token_embeddings": states.to(next(self.scorer.parameters()).dtype)}
+            if "attention_mask" in batch:
+                features["attention_mask"] = batch["attention_mask"]
+            return SequenceClassifierOutput(logits=self.scorer(features)[SCORES])
+
+    def save_pretrained(self, folder: Path, **_: Any) -> None:
+        self.encoder.save_pretrained(folder)
+        write_layout(folder, "feature-extraction", list(self.scorer), self.prompts)
+
+
+def write_layout(folder: Path, task: str, modules: Sequence[Any], prompts: dict[str, Any], chat: bool = False) -> None:
+    """Write the modules behind a Transformer, and what sentence-transformers reads beside them.
+
+    Args:
+        folder: the folder that holds the Transformer.
+        task: the Transformer's task.
+        modules: the modules.
+        prompts: ``prompts`` and ``default_prompt_name``.
+        chat: whether pairs are read through the tokenizer's chat template.
+    """
+    output, name = TASKS[task]
+    entries = [("", "sentence_transformers.base.modules.transformer.Transformer")]
+    for number, module in enumerate(modules, start=1):
+        kind = type(module)
+        entries.append((f"{number}_{kind.__name__}", f"{kind.__module__}.{kind.__qualname__}"))
+        (folder / entries[-1][0]).mkdir(parents=True, exist_ok=True)
+        module.save(str(folder / entries[-1][0]))
+    named = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(entries)]
+    (folder / LAYOUT).write_text(json.dumps(named, indent=2), encoding="utf-8")
+    modalities = {"text": {"method": "forward", "method_output_name": output}}
+    if chat:
+        modalities["message"] = modalities["text"]
+    transformer = {"transformer_task": task, "modality_config": modalities, "module_output_name": name}
+    write_json(folder / TRANSFORMER, transformer)
+    settings: dict[str, Any] = {
+        "model_type": "CrossEncoder",
+        "activation_fn": IDENTITY,
+        "prompts": {},
+        "default_prompt_name": None,
+    }
+    write_json(folder / SETTINGS, settings | prompts)
+
+
+def prompts_of(folder: Path) -> dict[str, Any]:
+    """Return what a folder says of prompts: ``prompts`` by their names, and ``default_prompt_name``."""
+    settings = _settings(folder)
+    return {key: settings[key] for key in ("prompts", "default_prompt_name") if key in settings}
+
+
+def default_prompt(prompts: dict[str, Any]) -> str:
+    """Return the prompt that is read if nothing else is given, ``""`` for none."""
+    name = prompts.get("default_prompt_name")
+    return str(prompts.get("prompts", {}).get(name, "")) if name else ""
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return _json(folder / SETTINGS)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
