@@ -161,7 +161,7 @@ def accumulator(
     """Build the accumulator of a training run with ListNet."""
     accelerator = start_accelerator(precision)
     forward = accelerator.prepare(ScoringModule(model))
-    return GradientAccumulator(accelerator, forward, model, inputs, lists, ListNet(), limits, gradient=gradient)
+    return GradientAccumulator(accelerator, forward, inputs, lists, ListNet(), limits, gradient=gradient)
 
 
 def gradient_of(model: Any) -> torch.Tensor:

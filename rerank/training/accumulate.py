@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rerank import stops
 from rerank.errors import UserError
@@ -58,6 +59,26 @@ class MemoryLimits:
         return asdict(self)
 
 
+class Passes(NamedTuple):
+    """How a micro-batch goes through the model."""
+
+    mode: Mode
+    chunks: int
+
+
+def common_passes(plans: Sequence[Sequence[Passes]]) -> list[Passes]:
+    """Merge the plans of all processes into one that each can follow, with empty passes where it has fewer.
+
+    >>> common_passes([[Passes("full", 2)], [Passes("full", 1), Passes("cached", 3)]])
+    [Passes(mode='full', chunks=2), Passes(mode='cached', chunks=3)]
+    """
+    merged = []
+    for micro_batch in zip_longest(*plans, fillvalue=Passes("full", 1)):
+        mode: Mode = "cached" if any(passes.mode == "cached" for passes in micro_batch) else "full"
+        merged.append(Passes(mode, max(passes.chunks for passes in micro_batch)))
+    return merged
+
+
 class _OutOfMemory(Exception):
     """Memory ran out in a micro-batch: how its gradient was computed, its lists, its tokens, its longest document."""
 
@@ -77,7 +98,6 @@ class GradientAccumulator:
 
     Args:
         model: the model as Accelerate prepared it, a wrapped :class:`~rerank.training.forward.ScoringModule`.
-        scorer: the same model, unwrapped.
         inputs: what the model reads of the lists.
         micro_batch_size: lists whose loss is computed at once. None for as many as fit the token budget, at least one,
             if their graph is kept, else all.
@@ -89,7 +109,6 @@ class GradientAccumulator:
         self,
         accelerator: Accelerator,
         model: nn.Module,
-        scorer: Scorer,
         inputs: Inputs,
         lists: Lists,
         loss: Criterion,
@@ -98,7 +117,8 @@ class GradientAccumulator:
         gradient: Mode | Literal["auto"] = "auto",
         why: str = "as configured",
     ) -> None:
-        self.accelerator, self.model, self.scorer = accelerator, model, scorer
+        self.accelerator, self.model = accelerator, model
+        self.scorer: Scorer = accelerator.unwrap_model(model).scorer
         self.inputs, self.lists, self.limits = inputs, lists, limits
         self.micro_batch_size, self.gradient, self.why = micro_batch_size, gradient, why
         self.targets = Targets(lists, loss)
@@ -156,46 +176,40 @@ class GradientAccumulator:
         self, lists: list[ListSample], terms: list[ActiveTerm], moved: Callable[[float], object] | None
     ) -> list[MicroBatchLoss]:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
-        mine = list(self._micro_batches(self._share(lists)))
-        documents = sum(len(sample.rows) for samples, _ in mine for sample in samples)
-        several = self.accelerator.num_processes > 1
-        # Parameters outside the wrapped forward pass must not be reached in the backward pass that exchanges gradients.
-        extra_pass = several and (not mine or self.inputs.beside is not None)
-        losses = []
-        for number, (samples, tokens) in enumerate(mine, 1):
-            loss = MicroBatchLoss(samples, terms, self.targets, self._device)
-            mode = self._mode(tokens)
-            scored = _share_of(moved, documents * (1 if mode == "full" else 2))
+        batches = list(self._micro_batches(self._share(lists)))
+        own, documents = len(batches), sum(len(sample.rows) for samples, _ in batches for sample in samples)
+        forwards = [self._forward(samples) for samples, _ in batches]
+        passes = [Passes(self._mode(batch[1]), len(part.chunks)) for batch, part in zip(batches, forwards, strict=True)]
+        if self.accelerator.is_fsdp2:  # weights are gathered in every pass
+            plans = [passes] * self.accelerator.num_processes
+            torch.distributed.all_gather_object(plans, passes)
+            passes = common_passes(plans)
+        elif self.accelerator.num_processes > 1 and not passes:  # the others wait for the gradient
+            passes = [Passes("full", 1)]
+        for _ in range(own, len(passes)):
+            batches.append((_filler(lists), 0))
+            forwards.append(self._forward(batches[-1][0]))
+            del forwards[-1].chunks[1:]
+        losses: list[MicroBatchLoss] = []
+        for number, (planned, forward, (samples, tokens)) in enumerate(zip(passes, forwards, batches, strict=True), 1):
+            forward.pad(planned.chunks)
+            if number <= own:
+                losses.append(MicroBatchLoss(samples, terms, self.targets, self._device))
+                forward.on_scored = _share_of(moved, documents * (1 if planned.mode == "full" else 2))
             try:
-                forward = self._forward(samples, scored)
-                backpropagate(mode, forward, loss, last=number == len(mine) and not extra_pass)
+                backpropagate(planned.mode, forward, losses[-1] if number <= own else _zero, number == len(passes))
             except Exception as error:
                 if not out_of_memory(error):
                     raise
-                longest = int(self.inputs.lengths(self._rows(samples)).max())
-                raise _OutOfMemory(mode, len(samples), tokens, longest) from None
-            loss.difference = forward.difference
-            losses.append(loss)
-        if extra_pass:
-            self._forward(self._filler(lists)).exchange_gradients()
+                longest = int(self.inputs.lengths(forward.rows).max())
+                raise _OutOfMemory(planned.mode, len(samples), tokens, longest) from None
+            if number <= own:
+                losses[-1].difference = forward.difference
         return losses
 
-    def _forward(self, samples: list[ListSample], on_scored: Callable[[int], object] | None = None) -> ChunkedForward:
-        return ChunkedForward(
-            self.accelerator,
-            self.model,
-            self.scorer,
-            self.inputs,
-            self._rows(samples),
-            _starts(samples),
-            self.limits.token_budget,
-            on_scored,
-        )
-
-    def _filler(self, lists: list[ListSample]) -> list[ListSample]:
-        """Take two documents of the batch for a pass of weight zero."""
-        longest = max(lists, key=lambda sample: len(sample.rows))
-        return [ListSample(longest.query, longest.rows[:2], longest.seed)]
+    def _forward(self, samples: list[ListSample]) -> ChunkedForward:
+        rows, starts, budget = self._rows(samples), _starts(samples), self.limits.token_budget
+        return ChunkedForward(self.accelerator, self.model, self.scorer, self.inputs, rows, starts, budget)
 
     def _micro_batches(self, lists: list[ListSample]) -> Iterator[tuple[list[ListSample], int]]:
         """Cut lists into micro-batches; yield each with its number of tokens."""
@@ -289,6 +303,16 @@ def not_finite(what: str, step: int, precision: str, where: str = "") -> UserErr
     """Describe a number that is not finite, and the way out."""
     other = "" if precision == "no" else ", or set precision to fp32"
     return UserError(f"{what} is not finite at step {step}{where}; lower optimization.encoder_lr and head_lr{other}")
+
+
+def _filler(lists: list[ListSample]) -> list[ListSample]:
+    """Take two documents of a batch for passes of weight zero."""
+    longest = max(lists, key=lambda sample: len(sample.rows))
+    return [ListSample(longest.query, longest.rows[:2], longest.seed)]
+
+
+def _zero(scores: Tensor) -> Tensor:
+    return scores.sum() * 0.0
 
 
 def _starts(lists: list[ListSample]) -> Array:

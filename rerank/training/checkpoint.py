@@ -68,11 +68,13 @@ def register_state(accelerator: Accelerator, scorer: torch.nn.Module, state: Sta
     from safetensors.torch import load_file, save_file
 
     def save(models: list[Any], weights: list[Any], folder: str) -> None:
-        if accelerator.is_main_process:
+        if accelerator.is_main_process and not accelerator.is_fsdp2:  # else Accelerate has saved the model
             save_file(copied(trained_weights(scorer)), f"{folder}/{WEIGHTS}")
         weights.clear()  # Accelerate saves no others
 
     def load(models: list[Any], folder: str) -> None:
+        if accelerator.is_fsdp2:  # Accelerate has loaded the model
+            return
         saved, expected = load_file(f"{folder}/{WEIGHTS}"), trained_weights(scorer)
         if {name: value.shape for name, value in saved.items()} != {k: v.shape for k, v in expected.items()}:
             raise UserError("its weights are not those of this model: it was written by another version")

@@ -39,14 +39,15 @@ BYTES_PER_PARAMETER = 12
 
 
 class ScoringModule(nn.Module):
-    """Score a collated batch through ``forward``, which Accelerate wraps."""
+    """Score a collated batch through ``forward``, which Accelerate wraps: it reaches every trained parameter."""
 
     def __init__(self, scorer: Scorer) -> None:
         super().__init__()
         self.scorer = scorer
 
-    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.scorer.score(batch)
+    def forward(self, batch: Mapping[str, Tensor], beside: Tensor | None = None) -> Tensor:
+        scores = self.scorer.score(batch)
+        return scores if beside is None else self.scorer.joined(scores, beside)
 
 
 class RngSnapshot:
@@ -76,10 +77,12 @@ class ChunkedForward:
         rows: ``[N]`` rows of the candidates in the store, list after list.
         starts: positions in ``rows`` at which a list starts.
         budget: rows of matrix products (tokens) per chunk at most.
-        on_scored: told the number of documents after each pass.
 
     Attributes:
+        chunks: positions in ``rows`` that are scored together.
+        empty: the number of chunks at the beginning that count for nothing.
         difference: largest difference between first and second scores, as a share of the largest score.
+        on_scored: told the number of documents after each pass.
     """
 
     def __init__(
@@ -91,39 +94,45 @@ class ChunkedForward:
         rows: Array,
         starts: Array,
         budget: int,
-        on_scored: Callable[[int], object] | None = None,
     ) -> None:
         self.accelerator, self.model, self.scorer, self.inputs = accelerator, model, scorer, inputs
-        self.device, self._on_scored = accelerator.device, on_scored
+        self.device = accelerator.device
+        self.on_scored: Callable[[int], object] | None = None
         self.rows, self._list_of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
-        self.beside = None if inputs.beside is None else sent(inputs.beside(rows), self.device)
+        self.empty = 0
+        self._beside = None if inputs.beside is None else inputs.beside(rows)
         self.difference = torch.zeros((), device=self.device)
+
+    def pad(self, passes: int) -> None:
+        """Score two documents again and again before the others, up to a number of passes that all processes make."""
+        self.empty = max(0, passes - len(self.chunks))
+        self.chunks = [self.chunks[0][:2]] * self.empty + self.chunks
 
     def score(self, chunk: Array) -> Tensor:
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._list_of[chunk]))
-        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()})
-        if self._on_scored is not None:
-            self._on_scored(len(scores))
+        beside = None if self._beside is None else sent(self._beside[torch.from_numpy(chunk)], self.device)
+        with self.accelerator.autocast():
+            scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()}, beside)
+        if self.on_scored is not None:
+            self.on_scored(len(scores))
         return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:
-        """Join the scores of all chunks, ``[N]`` in the order of the pairs."""
-        if len(parts) == 1 and (np.diff(self.chunks[0]) == 1).all():
+        """Join the scores of all chunks but the empty ones, ``[N]`` in the order of the candidates."""
+        parts, chunks = parts[self.empty :], self.chunks[self.empty :]
+        if len(parts) == 1 and (np.diff(chunks[0]) == 1).all():
             return parts[0]
-        order = sent(torch.from_numpy(np.argsort(np.concatenate(self.chunks), kind="stable")), self.device)
+        order = sent(torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable")), self.device)
         return torch.cat(parts)[order]
 
-    def joined(self, scores: Tensor) -> Tensor:
-        """Add what the model adds to the scores of its chunks, such as a residual of first-stage scores."""
-        return scores if self.beside is None else self.scorer.joined(scores, self.beside)
+    def by_chunk(self, gradient: Tensor) -> list[Tensor]:
+        """Cut the derivatives of scores ``[N]`` into those of each chunk; empty ones have zeros."""
+        parts = [gradient[sent(torch.from_numpy(chunk), self.device)] for chunk in self.chunks]
+        return [torch.zeros_like(part) for part in parts[: self.empty]] + parts[self.empty :]
 
     def unsynchronised(self) -> AbstractContextManager[None]:
         return self.accelerator.no_sync(self.model)
-
-    def exchange_gradients(self) -> None:
-        """Exchange accumulated gradients in a pass of weight zero over the first chunk."""
-        (self.score(self.chunks[0]).sum() * 0.0).backward()
 
 
 def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
@@ -137,7 +146,7 @@ def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], 
         mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
             of the loss on the scores, then scores each chunk again and backpropagates its share (Gao et al. 2021).
         forward: what is scored.
-        loss: a scalar of scores ``[N]`` in the order of the pairs.
+        loss: a scalar of scores ``[N]`` in the order of the candidates.
         last: whether processes exchange gradients in the last backward pass.
     """
     if mode == "full" or len(forward.chunks) == 1:
@@ -155,7 +164,10 @@ def _full(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool)
         with nullcontext() if last else forward.unsynchronised():
             parts.append(forward.score(final))
     with nullcontext() if last else forward.unsynchronised():
-        forward.accelerator.backward(loss(forward.joined(forward.in_order(parts))))
+        value = loss(forward.in_order(parts))
+        for part in parts[: forward.empty]:
+            value = value + 0.0 * part.sum()
+        forward.accelerator.backward(value)
 
 
 def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
@@ -168,26 +180,22 @@ def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: boo
                 parts.append(forward.score(chunk))
         graph = forward.score(final)  # keeps its graph at once: it is scored once
         scores = forward.in_order([*parts, graph.detach()]).requires_grad_()
-        forward.accelerator.backward(loss(forward.joined(scores)))
-        gradient = scores.grad
-        assert gradient is not None
-        graph.backward(gradient[_positions(device, final)])
+        forward.accelerator.backward(loss(scores))
+        assert scores.grad is not None
+        *gradients, gradient = forward.by_chunk(scores.grad)
+        graph.backward(gradient)
     del graph
     after, difference = RngSnapshot(forward.scorer, device), torch.zeros((), device=device)
-    again = reversed(list(zip(others, states, parts, strict=True)))  # the order of a full graph
-    for number, (chunk, state, first) in enumerate(again, 1):
+    again = reversed(list(zip(others, states, parts, gradients, strict=True)))  # the order of a full graph
+    for number, (chunk, state, first, gradient) in enumerate(again, 1):
         state.restore()
         with nullcontext() if last and number == len(others) else forward.unsynchronised():
             second = forward.score(chunk)
             difference = torch.maximum(difference, (second.detach() - first).abs().max())
-            second.backward(gradient[_positions(device, chunk)])
+            second.backward(gradient)
         del second
     after.restore()
     forward.difference = difference / scores.detach().abs().max().clamp(min=torch.finfo(difference.dtype).tiny)
-
-
-def _positions(device: torch.device, positions: Array) -> Tensor:
-    return sent(torch.from_numpy(positions), device)
 
 
 def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
@@ -195,7 +203,8 @@ def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
     training = scorer.training
     scorer.eval()
     rows = lists.row_numbers[: min(2, int(lists.lengths[0]))]
-    scorer.score(inputs.collate(rows, np.zeros(1, np.int64))).sum().backward()
+    beside = None if inputs.beside is None else inputs.beside(rows)
+    ScoringModule(scorer)(inputs.collate(rows, np.zeros(1, np.int64)), beside).sum().backward()
     unused = any(parameter.requires_grad and parameter.grad is None for parameter in scorer.parameters())
     scorer.zero_grad(set_to_none=True)
     scorer.train(training)

@@ -20,6 +20,7 @@ from rerank.training.accumulate import MemoryLimits
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from accelerate.utils import FullyShardedDataParallelPlugin
 
     from rerank.training.config import TrainConfig
 
@@ -44,18 +45,48 @@ def make_accelerator(
     """
     check_gpus()
     precision, why = chosen_precision(config.precision, bf16)
-    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        if os.environ.get(f"ACCELERATE_USE_{name}", "false").lower() in ("1", "true"):
+    return start_accelerator(precision, folder, trackers, find_unused, sharding()), why
+
+
+def sharding() -> FullyShardedDataParallelPlugin | None:
+    """Read from the launcher how weights are divided among GPUs; None if every process holds the whole model.
+
+    The encoder computes in half precision under autocast, as it does unsharded, so that weights stay in float32.
+
+    Raises:
+        UserError: DeepSpeed, Megatron-LM, the first version of FSDP, or no GPU.
+    """
+    from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    for name in ("DeepSpeed", "Megatron_LM"):
+        if parse_flag_from_env(f"ACCELERATE_USE_{name.upper()}"):
             raise UserError(
-                f"accelerate launch: {name} is not supported: its processes have to make equally many passes, and "
-                "lists are of any length; start processes that hold the whole model (configs/accelerate/gpus.yaml), "
-                "and if memory is short, set gradient: cached or model.lora"
+                f"accelerate launch: {name} is not supported, because its engine takes over the backward passes; "
+                "use --use_fsdp --fsdp_version 2 to divide a model among GPUs"
             )
-    return start_accelerator(precision, folder, trackers, find_unused), why
+    if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        return None
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise UserError("accelerate launch: FSDP version 1 is not supported; give --fsdp_version 2")
+    if on_cpu():
+        raise UserError("accelerate launch: FSDP needs GPUs, and there are none; leave --use_fsdp out")
+    plugin = FullyShardedDataParallelPlugin(
+        auto_wrap_policy="NO_WRAP",  # our kernels read the weights of several layers at once
+        cpu_ram_efficient_loading=False,  # every process reads the model
+        mixed_precision_policy=MixedPrecisionPolicy(),
+    )
+    if plugin.activation_checkpointing:
+        raise UserError("accelerate launch: --fsdp_activation_checkpointing is not supported; set gradient: cached")
+    return plugin
 
 
 def start_accelerator(
-    precision: Precision, folder: Path | None = None, trackers: Sequence[str] = (), find_unused: bool = True
+    precision: Precision,
+    folder: Path | None = None,
+    trackers: Sequence[str] = (),
+    find_unused: bool = True,
+    sharding: FullyShardedDataParallelPlugin | None = None,
 ) -> Accelerator:
     """Join the processes that were launched together, for one training run.
 
@@ -77,6 +108,7 @@ def start_accelerator(
             log_with=list(trackers) or None,
             project_dir=None if folder is None else str(folder),
             step_scheduler_with_optimizer=False,
+            fsdp_plugin=sharding,
             kwargs_handlers=[
                 InitProcessGroupKwargs(timeout=PATIENCE),
                 DistributedDataParallelKwargs(find_unused_parameters=find_unused),
@@ -92,16 +124,18 @@ def chosen_precision(configured: Precision, bf16: bool = True) -> tuple[Precisio
     ``accelerate launch`` exports "no" if nothing was asked for, so that "no" leaves the choice to ``auto``.
     """
     switch = os.environ.get("ACCELERATE_MIXED_PRECISION", "no").lower()
+    device = torch.device("cpu" if on_cpu() else torch.accelerator.current_accelerator() or "cpu")
     if switch == "fp8":
         raise UserError("accelerate launch: --mixed_precision fp8 is not supported; use bf16, fp16 or no")
-    if switch == "no":
-        device = torch.device("cpu" if on_cpu() else torch.accelerator.current_accelerator() or "cpu")
-        return resolve(configured, device, bf16)
-    if configured not in ("auto", switch):
+    if switch != "no" and configured not in ("auto", switch):
         raise UserError(
             f"precision: {configured} contradicts accelerate launch --mixed_precision {switch}; give one of them"
         )
-    return resolve(switch, torch.device("cpu"))[0], "accelerate launch --mixed_precision"  # type: ignore[arg-type]
+    chosen, why = resolve(configured if switch == "no" else switch, device, bf16)  # type: ignore[arg-type]
+    if chosen == "fp16" and device.type == "cpu":
+        source = "precision" if switch == "no" else "accelerate launch --mixed_precision"
+        raise UserError(f"{source}: fp16 needs a GPU, and there is none; use bf16 or fp32")
+    return chosen, why if switch == "no" else "accelerate launch --mixed_precision"
 
 
 def micro_batch_size(config: TrainConfig, processes: int) -> int | None:
@@ -166,6 +200,12 @@ def describe_batch(processes: int, lists: int, micro: int | None, budget: int, p
         f"{who} × {steps} micro-batch{'es' if steps > 1 else ''} × {size} list{'s' if size > 1 else ''} "
         f"{'=' if processes * steps * size == lists else '≥'} {lists} lists per step, {precision}"
     )
+
+
+def extras(accelerator: Accelerator) -> list[str]:
+    """Name what else the launcher asked for: sharding, and the compiler's backend."""
+    backend = accelerator.state.dynamo_plugin.backend.value.lower()
+    return ["sharded"] * accelerator.is_fsdp2 + [backend] * (backend != "no")
 
 
 def warn_if_idle(processes: int, lists: int, whole_batches: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import time
@@ -34,6 +35,7 @@ from rerank.training.forward import ScoringModule, has_unused_parameters, tokens
 from rerank.training.launch import (
     agree,
     describe_batch,
+    extras,
     flat_settings,
     make_accelerator,
     micro_batch_size,
@@ -86,14 +88,17 @@ class Trainer:
         fixed = self.model.score_biases() if Targets(self.splits.train, self.loss).ignore_shifts(self.usable) else []
         for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
             bias.requires_grad_(False)
-        optimizer = make_optimizer(self.model, config.optimization)
+        # A sharded model scores only where all processes make the same passes, so validation has a whole one.
+        self.trained = copy.deepcopy(self.model) if self.accelerator.is_fsdp2 else self.model
+        optimizer = make_optimizer(self.trained, config.optimization)
         scheduler = make_scheduler(optimizer, config.optimization, self.steps)
         self.forward, self.optimizer, self.scheduler = self.accelerator.prepare(
-            ScoringModule(self.model), optimizer, scheduler
+            ScoringModule(self.trained), optimizer, scheduler
         )
         self.state = State()
         register_state(self.accelerator, self.model, self.state)
         if load_checkpoint(self.accelerator, self.folder.path):
+            self._collect(self.state)
             self._say("resuming at step %d of %d", self.state.step, self.steps)
         state = self.state
         accumulator = self._accumulator(state)
@@ -199,13 +204,12 @@ class Trainer:
                 self.batches.batch_size,
                 self.micro_batch_size,
                 limits.token_budget,
-                self.precision,
+                ", ".join([self.precision, *extras(self.accelerator)]),
             ),
         )
         return GradientAccumulator(
             self.accelerator,
             self.forward,
-            self.model,
             inputs,
             train,
             self.loss,
@@ -278,8 +282,7 @@ class Trainer:
 
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
-        with together():
-            check_weights(self.model, f"step {state.step}")
+        self._collect(state)
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         dead = state.dead / max(1, state.lists)
         logged = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
@@ -287,9 +290,6 @@ class Trainer:
         if self.splits.validation is None:
             state.best_epoch, better, shown = epoch, True, ""
         else:
-            if self.accelerator.num_processes > 1:  # running means of a batch norm: what is measured is what is saved
-                for buffer in self.model.buffers():
-                    torch.distributed.broadcast(buffer, 0)
             better, found = self.validation.epoch(state)
             logged |= found
             shown = f", {self.monitor} {found['validation'][self.monitor]:.4f}{' (best)' if better else ''}"
@@ -325,9 +325,21 @@ class Trainer:
                 with atomic_folder(self.folder.best, replace=True) as temporary:
                     self.model.save(temporary)
 
-    def _checkpoint(self, state: State) -> None:
+    def _collect(self, state: State) -> None:
+        """Bring every process the running means of the first and, of a sharded model, all weights; check them."""
+        if self.accelerator.num_processes > 1:
+            for buffer in self.trained.buffers():
+                torch.distributed.broadcast(buffer, 0)
+        if self.accelerator.is_fsdp2:
+            from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+            whole = get_model_state_dict(self.forward, options=StateDictOptions(full_state_dict=True))
+            ScoringModule(self.model).load_state_dict(whole)
         with together():
             check_weights(self.model, f"step {state.step}")
+
+    def _checkpoint(self, state: State) -> None:
+        self._collect(state)
         save_checkpoint(self.accelerator, self.folder.path, state.step)
         self._written = time.monotonic()
 

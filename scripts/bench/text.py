@@ -178,7 +178,7 @@ def our_training(options: argparse.Namespace, lists: Lists, dropout: float, kern
     limits = MemoryLimits(model.budget, 32_768)
     accelerator = start_accelerator(precision)
     forward, inputs = accelerator.prepare(ScoringModule(model)), model.inputs(lists)
-    gradients = GradientAccumulator(accelerator, forward, model, inputs, lists, SmoothINDCG(), limits)
+    gradients = GradientAccumulator(accelerator, forward, inputs, lists, SmoothINDCG(), limits)
     ends: list[float] = []
     for i, (start, end) in enumerate(pairwise(lists.offsets)):
         gradients.accumulate([ListSample(i, np.arange(start, end), 0)], i)

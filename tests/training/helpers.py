@@ -41,7 +41,7 @@ def accumulator_of(
     """Build the accumulator of a training run over these lists."""
     accelerator = start_accelerator(precision)
     forward = accelerator.prepare(ScoringModule(model))
-    return GradientAccumulator(accelerator, forward, model, model.inputs(lists), lists, loss, limits, **options)
+    return GradientAccumulator(accelerator, forward, model.inputs(lists), lists, loss, limits, **options)
 
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: Any) -> tuple[float, dict[str, torch.Tensor]]:
