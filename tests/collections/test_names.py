@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ir_datasets
 import pytest
 
 from rerank.collections import Query, open_collection, read_queries
@@ -59,9 +58,3 @@ for records in (collection.documents, collection.queries):
     documents, queries = python(script, IR_DATASETS_HOME=str(tmp_path)).stdout.splitlines()
     assert documents.startswith("disks45/nocr: ir_datasets cannot get its files (FileNotFoundError: ")
     assert queries.startswith("disks45/nocr: this ir_datasets id has no queries")
-
-
-def test_splits_of_an_ir_dataset_share_documents() -> None:
-    train, test = (open_collection(f"beir/scifact/{split}") for split in ("train", "test"))
-    assert train.fingerprint() == test.fingerprint() != open_collection("beir/scifact", ["text"]).fingerprint()
-    assert train.document_count() == ir_datasets.load("beir/scifact").docs_count()

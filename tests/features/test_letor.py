@@ -133,14 +133,6 @@ def test_faults_are_refused_with_file_and_line(
     assert not [found for found in cache.iterdir() if found.is_dir() and found.name != "hashes"], "nothing half-written"
 
 
-def test_files_without_documents_or_features(tmp_path: Path) -> None:
-    for text, said in (("# nothing\n\n", "no documents"), ("1 qid:3\n", "no features")):
-        with pytest.raises(UserError, match=said):
-            letor_lists(write(tmp_path / "train.txt", text))
-    with pytest.raises(UserError, match="no such file"):
-        letor_lists(tmp_path / "absent.txt")
-
-
 def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     largest = "179769313486231570" + "0" * 291
     text = f"1 qid:1 1:{largest} 2:1\n0 qid:1 1:2 2:-1.797e308\n0 qid:1 1:3.4e38 2:4\n"
@@ -192,12 +184,6 @@ def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> No
     assert columns(parts(tmp_path)[2]).tolist() == [[0, 0, 6, 0]]
 
 
-def test_lists_carry_their_labels_as_judgments(tmp_path: Path) -> None:
-    fold(tmp_path / "Fold2", "1 qid:1 1:1\n", "1 qid:2 1:1 # docid = A\n0 qid:2 1:1 # docid = B\n", "0 qid:3 1:1\n")
-    expected = [{"1": {"1": 1}}, {"2": {"A": 1, "B": 0}}, {"3": {"1": 0}}]
-    assert [part.qrels for part in parts(tmp_path, fold=2)] == expected
-
-
 def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: Path) -> None:
     folder = fold(tmp_path, "".join(f"1 qid:{q} 1:{q}\n" for q in range(40)), None, "1 qid:x 1:1\n")
     one, other = (LetorData(str(folder)).splits(seed) for seed in (0, 1))
@@ -243,27 +229,6 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
     for wrong in ({}, {"path": "a", "train": "b"}, {"train": "b", "fold": 1}, {"path": "a", "test": "b"}):
         with pytest.raises(ValueError, match="path"):
             LetorData(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("name", "width", "queries", "grades"),
-    [("MQ2008", 46, 784, [12279, 2001, 931]), ("OHSUMED", 45, 106, [11303, 2585, 2252])],
-)
-def test_the_real_folds(shared_data: Path, name: str, width: int, queries: int, grades: list[int]) -> None:
-    found: list[str] = []
-    counts = np.zeros(len(grades), dtype=np.int64)
-    for number in range(1, 6):
-        of_fold = parts(shared_data / name, fold=number)
-        assert [columns(part).shape[1] for part in of_fold] == [width] * 3
-        assert sum(map(len, of_fold)) == queries
-        test = of_fold[2]
-        found += test.query_ids
-        counts += np.bincount(test.grades, minlength=len(grades))
-    assert len(set(found)) == len(found) == queries
-    assert counts.tolist() == grades
-    theirs, labels, _ = load_svmlight_file(str(shared_data / name / "Fold5" / "test.txt"), query_id=True)
-    assert np.array_equal(columns(test), theirs.toarray().astype(np.float32))
-    assert test.grades.tolist() == labels.tolist()
 
 
 def test_made_up_ids_do_not_meet_those_of_the_file(tmp_path: Path, home: Path) -> None:

@@ -149,18 +149,6 @@ def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool) -
     assert coverage.candidates == (-(-lists.size // 2), lists.size)
 
 
-def test_hidden_documents_get_what_the_file_says(tmp_path: Path) -> None:
-    lists = make_lists_with_added(tmp_path)
-    frame = lists.with_added().to_dataframe()
-    frame["score"] = np.arange(len(frame))
-    frame[["query_id", "doc_id", "score"]].to_parquet(tmp_path / "t.parquet")
-    coverage = add_runs(tmp_path / "lists", {"t": tmp_path / "t.parquet"})["t"]
-    lists = Lists.open(tmp_path / "lists")
-    np.testing.assert_array_equal(lists.with_added().column("t"), np.arange(len(frame)))
-    assert coverage.added == (int(lists.store.added.sum()),) * 2
-    assert coverage.candidates == (lists.size,) * 2
-
-
 def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "lists")
     lists = make_lists(tmp_path)

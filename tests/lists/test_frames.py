@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from rerank.collections import Query, open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.content import content_hashes
 from rerank.lists.view import concat
 from tests.builders import make_lists, random_run, write_collection
 
@@ -99,22 +98,6 @@ def test_joined_lists_are_the_lists_of_the_whole(tmp_path: Path, added: bool) ->
     if not added:
         pd.testing.assert_frame_equal(joined.with_added().to_dataframe(), whole.with_added().to_dataframe())
         assert joined.run() == whole.run()
-
-
-def test_lists_of_which_none_is_judged_are_saved_and_hashed_as_such(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"query_id": ["a", "a", "b"], "doc_id": ["x", "y", "x"], "bm25": [2.0, 1.0, 1.0]})
-    lists = Lists.from_dataframe(frame, qrels={"a": {"x": 1}, "b": {}})
-    alone = lists.select(~lists.judged).save(tmp_path / "alone")
-    assert alone.qrels is None and alone.to_dataframe()["doc_id"].tolist() == ["x"]
-    saved = lists.save(tmp_path / "all")
-    assert content_hashes(saved, ["bm25"]) == content_hashes(lists, ["bm25"]), "no judgment is none at all"
-
-
-@pytest.mark.parametrize("name", ["text", "query", "grade", "grades", "doc_id", "query_id"])
-def test_no_column_has_the_name_of_a_field(name: str, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    with pytest.raises(UserError, match=f"column '{name}': lists have a field of this name"):
-        lists.store.add_column(name, np.zeros(lists.size))
 
 
 def test_a_query_twice_cannot_be_joined(tmp_path: Path) -> None:

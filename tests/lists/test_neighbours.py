@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData, drawn_folds
-from rerank.lists.neighbours import grouped, in_common, query_groups, relevant_links, seen_queries
+from rerank.lists.neighbours import grouped, in_common, relevant_links, seen_queries
 from rerank.lists.view import concat
 from rerank.storage.files import say_once
 
@@ -139,12 +139,6 @@ def test_data_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFix
         check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.groups=some of it"])
     test = FoldsData(str(tmp_path / "lists"), 1, 3).splits(1).test
     assert test is not None and test.query_ids == [f"q{i}" for i in np.flatnonzero(drawn_folds(lists, 3, 0) == 0)]
-
-
-def test_query_groups_ignore_documents_of_lists_without_texts() -> None:
-    """A document has other features for each query, so nothing of it can be memorised."""
-    rows = {"query_id": ["a", "b", "c", "d"], "doc_id": "x", "grade": 1, "feature": 1.0}
-    assert query_groups(Lists.from_dataframe(pd.DataFrame(rows)), "auto", 2).tolist() == [0, 1, 2, 3]
 
 
 def test_an_id_with_several_texts_is_no_common_document() -> None:

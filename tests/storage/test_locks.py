@@ -6,8 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -66,16 +64,6 @@ def test_lock_refuses_another_process_until_it_ends(tmp_path: Path) -> None:
     with exclusive_lock(tmp_path / "run"):
         pass
     assert os.listdir(tmp_path) == ["link"]
-
-
-@pytest.mark.slow
-def test_lock_waits_for_another_process_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with holder(tmp_path / "index") as process, caplog.at_level(logging.INFO, "rerank"):
-        threading.Timer(0.3, process.kill).start()
-        start = time.monotonic()
-        with exclusive_lock(tmp_path / "index", wait=True):
-            assert time.monotonic() - start > 0.2
-    assert len(caplog.messages) == 1 and "index: waiting for another process" in caplog.text
 
 
 def test_lock_is_reentrant_in_a_thread_and_refuses_others(tmp_path: Path) -> None:
