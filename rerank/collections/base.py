@@ -1,4 +1,4 @@
-"""What a collection is: documents, queries and judgments behind one small protocol."""
+"""The protocol of collections: documents, queries and judgments."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ class Collection(Protocol):
     name: str
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents: no collection ever sits in memory. Empty ones are kept."""
+        """Stream the documents, empty ones included."""
 
     def queries(self) -> Iterator[Query]:
-        """The queries in the order of their file."""
+        """Yield the queries in the order of their file."""
 
     def qrels(self) -> Qrels | None:
-        """The judgments, or None where the collection has none."""
+        """Return the judgments, or None if the collection has none."""
 
     def document_count(self) -> int | None:
-        """About how many documents there are, for progress bars; None where telling is costly."""
+        """Return about how many documents there are, for progress bars; None if counting is costly."""
 
     def fingerprint(self) -> str:
-        """A hex digest that changes when the documents or the chosen fields change."""
+        """Return a hex digest that changes when the documents or the chosen fields change."""
 
 
 @runtime_checkable
 class ById(Protocol):
-    """What a collection has, too, if documents can be looked up in it."""
+    """Methods of collections in which documents can be looked up."""
 
     def cheaper_by_id(self, wanted: int) -> bool:
-        """Whether it is cheaper to look up so many documents than to stream all."""
+        """Return True if looking up this many documents is cheaper than streaming all."""
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        """Those of these documents that there are, in the order in which ``documents`` has them."""
+        """Yield the documents with these ids, in the order of ``documents``; others are left out."""
 
 
 def checked_id(value: object, where: str) -> str:
-    """An id as a string; refused when missing, empty or holding white space, which run files cannot express."""
+    """Return an id as a string; refuse one that is missing or has white space, which run files cannot express."""
     text = str(value) if isinstance(value, str | int | np.integer) and not isinstance(value, bool) else ""
     if not text:
         there = "" if value is None or value == "" else f", but {str(value)[:50]!r} ({type(value).__name__})"
@@ -77,7 +77,7 @@ def checked_id(value: object, where: str) -> str:
 
 
 def checked_ids(values: Iterable[object], where: Callable[[int], str]) -> list[str]:
-    """Ids as strings; see `checked_id`."""
+    """Return ids as strings; see `checked_id`."""
     return [
         # Most ids are plainly in order, which is quicker to see.
         value if type(value) is str and value.isalnum() else checked_id(value, where(i))
@@ -86,17 +86,17 @@ def checked_ids(values: Iterable[object], where: Callable[[int], str]) -> list[s
 
 
 def checked_text(value: object, where: str) -> str:
-    """A text; refused when it is missing or no text. It may be empty."""
+    """Return a text, which may be empty; refuse a missing one, or another type."""
     if not isinstance(value, str | int | np.integer) or isinstance(value, bool):
         raise UserError(f"{where}: no text, but {str(value)[:50]!r} ({type(value).__name__}); expected a string")
     return encodable(str(value))
 
 
 def joined(values: Iterable[object]) -> str:
-    """The text of a document: its fields stripped, the empty ones left out, one a line."""
+    """Join the fields of a document, stripped, one a line, without empty ones."""
     return encodable("\n".join(part for value in values if value is not None and (part := str(value).strip())))
 
 
 def encodable(text: str) -> str:
-    """A text without halves of surrogate pairs, which JSON's escapes can spell and UTF-8 cannot."""
+    """Replace halves of surrogate pairs, which JSON's escapes can spell and UTF-8 cannot."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode(errors="replace")

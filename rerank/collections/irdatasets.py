@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -46,31 +46,8 @@ class IrDataset:
     def documents(self) -> Iterator[Document]:
         self._require("docs")
         with _available(self.name):
-            yield from self._read(self._dataset.docs_iter())
-
-    def cheaper_by_id(self, wanted: int) -> bool:
-        """Return True if ir_datasets has built a copy for look-ups; building one takes longer than streaming."""
-        return self._copy() is not None and 2 * wanted < (self.document_count() or 0)
-
-    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        left = set(ids)  # ir_datasets cuts ids longer than its own, and then finds them
-        with _available(self.name):
-            for document in self._read(self._copy().get_many_iter(sorted(ids))):
-                if document.id in left:
-                    left.remove(document.id)
-                    yield document
-
-    def _copy(self) -> Any:
-        """Return ir_datasets' own copy of the documents, which has an index, or None."""
-        from ir_datasets.indices import PickleLz4FullStore
-
-        self._require("docs")
-        with _available(self.name):
-            store = self._dataset.docs_store()
-            return store if isinstance(store, PickleLz4FullStore) and store.built() else None
-
-    def _read(self, docs: Iterable[Any]) -> Iterator[Document]:
-        return (Document(doc.doc_id, _text(doc, self.fields)) for doc in docs)
+            for document in self._dataset.docs_iter():
+                yield Document(document.doc_id, _text(document, self.fields))
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         self._require("queries")

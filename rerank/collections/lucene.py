@@ -25,7 +25,7 @@ LOOKUPS = 1000
 
 
 def prebuilt_index(name: str) -> Path:
-    """The folder of an index that Pyserini offers ready-made, such as ``robust04`` or ``msmarco-v1-passage``.
+    """Return the folder of a prebuilt index of Pyserini's, such as ``robust04`` or ``msmarco-v1-passage``.
 
     It is downloaded once, into Pyserini's cache (``$PYSERINI_CACHE`` or ``~/.cache/pyserini``).
 
@@ -48,14 +48,14 @@ def prebuilt_index(name: str) -> Path:
 
 
 def find_index(name: str) -> Path:
-    """A Lucene index by its folder or, where there is no such folder, by the name that Pyserini gives it."""
+    """Find a Lucene index by its folder or by Pyserini's name."""
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else prebuilt_index(name)
 
 
 @contextlib.contextmanager
 def open_index(folder: Path) -> Iterator[Any]:
-    """Anserini's ``SimpleSearcher`` on an index."""
+    """Open an index with Anserini's ``SimpleSearcher``."""
     searcher_class = java_class("io.anserini.search.SimpleSearcher")
     # A query of more than 1024 distinct terms is a long one, not a mistake.
     java_class("org.apache.lucene.search.IndexSearcher").setMaxClauseCount(1 << 20)
@@ -89,7 +89,7 @@ class LuceneCollection:
             yield from self._numbered(searcher, range(searcher.get_total_num_docs()))
 
     def cheaper_by_id(self, wanted: int) -> bool:
-        """Reading a document costs the same either way, and finding it as much again; fields are checked over all."""
+        """Return True for less than half of the documents: finding one costs as much as reading it."""
         return self.fields is None and 2 * wanted < self.document_count()
 
     def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
@@ -121,12 +121,12 @@ class LuceneCollection:
             return searcher.get_total_num_docs()
 
     def fingerprint(self) -> str:
-        """Digest of the list of segments, each of which has an id of its own, and the chosen fields."""
+        """Return a digest of the list of segments, which have ids of their own, and the chosen fields."""
         return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
 
 
 def id_query(ids: Iterable[str]) -> Any:
-    """A Lucene query for the documents that have one of these ids."""
+    """Make a Lucene query for the documents with one of these ids."""
     term, query = (java_class(f"org.apache.lucene.{name}") for name in ("index.Term", "search.TermQuery"))
     either = java_class("org.apache.lucene.search.BooleanClause$Occur")
     chosen = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
@@ -136,7 +136,7 @@ def id_query(ids: Iterable[str]) -> Any:
 
 
 def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:
-    """The text of a stored document."""
+    """Return the text of a stored document."""
     if contents is not None and chosen.fields is None:
         return contents
     if raw is None:

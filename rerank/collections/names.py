@@ -22,7 +22,7 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""
 
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
-"""What every collection has, and its class has behind the name."""
+"""Attributes of every collection; its class has all but the name."""
 
 KINDS: dict[str, Callable[..., Collection]] = {
     "beir": BeirFolder,
@@ -151,7 +151,7 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
 
 
 def _file(source: str | Path) -> Path | None:
-    """The file that is meant, None if it is the name of a collection."""
+    """Return the file, or None for the name of a collection."""
     path = Path(source).expanduser()
     if path.is_file():
         return path

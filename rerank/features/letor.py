@@ -135,7 +135,7 @@ def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
 def open_lists(
     path: str | Path, layout: Mapping[str, int] | None = None, source: str = "the model's training file"
 ) -> Lists:
-    """A lists folder, or a feature file, which has to agree with the ``first`` and ``width`` of another's layout."""
+    """Open a lists folder, or a feature file, which has to agree with the ``first`` and ``width`` of a layout."""
     path = Path(path).expanduser()
     if path.is_file():
         return letor_lists(path, Layout(**layout, source=source) if layout else None)
@@ -143,7 +143,7 @@ def open_lists(
 
 
 def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
-    """The lists of a feature file, from the cache, or parsed into it."""
+    """Return the lists of a feature file, which is parsed into the cache once."""
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     key = digest(FORMAT, str(VERSION), file_state([path]), f"{layout.first} {layout.width}" if layout else "")

@@ -50,11 +50,11 @@ class Normaliser(Described, ABC):
         """
 
     def state(self) -> dict[str, Any]:
-        """Settings and what was learned, for JSON."""
+        """Return settings and learned values for JSON."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take over what :meth:`state` gave."""
+        """Restore the values of :meth:`state`."""
         if state:
             raise UserError(f"{type(self).__name__}: keeps nothing, but was given {', '.join(state)}")
 
@@ -73,7 +73,7 @@ class QueryZScore(Normaliser):
 
 
 def _by_blocks(of: Callable[[Array, Array], Array], features: Array, offsets: Array) -> Array:
-    """What a function says of some lists at a time, given their lengths, ``[n, F]`` float32."""
+    """Apply a function to some lists at a time, given their lengths, ``[n, F]`` float32."""
     result = np.empty(features.shape, dtype=np.float32)
     for first, last in blocks(offsets, ROWS):
         rows = slice(int(offsets[first]), int(offsets[last]))

@@ -21,7 +21,7 @@ from rerank.storage.arrow import Array
 from rerank.storage.files import digest
 
 LABELS = ("run", "model")
-"""What a column remembers for people only: the names of what it was made from."""
+"""Parts of a column's origin that do not identify it: names, which people read."""
 
 LEAST = 0.1
 """Share of the queries of which a file has to say something; with less, it is of another collection."""
@@ -29,7 +29,7 @@ LEAST = 0.1
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many candidates, lists with some, and added candidates a column has values for, and how many there are."""
+    """Numbers of candidates, of lists with some, and of added candidates that a column covers, each with its total."""
 
     candidates: tuple[int, int]
     queries: tuple[int, int]
@@ -37,7 +37,7 @@ class Coverage:
 
     @classmethod
     def of(cls, store: Store, values: Array) -> Coverage:
-        """The coverage of a column's numbers, ``[T, C]``, added candidates included."""
+        """Count a column's numbers, ``[T, C]``, added candidates included."""
         known, added = ~np.isnan(values).all(axis=1), store.added_rows
         return cls(
             (int((known & ~added).sum()), int((~added).sum())),
@@ -75,7 +75,7 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
 
 
 def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
-    """Whether a store has this column already, made from the same."""
+    """Return True if a store has this column already, made from the same."""
     if name not in store.column_names:
         return False
     known = store.entry(name).made

@@ -1,4 +1,4 @@
-"""From a collection and a run to a lists folder, streaming: memory holds some lists at a time, and documents' rows."""
+"""Build a lists folder from a collection and runs, streaming: memory holds some lists, and documents' rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOKUPS = 1 << 20
 """Documents looked up by their ids at the most, as memory holds these ids."""
 
 LACKING = -1
-"""In the place of the row of a candidate that the collection has not given."""
+"""The row of a document that the collection has not given."""
 
 ORDER = "bm25"
 """The column that the scores of a single run become, by which lists are ordered."""
@@ -168,7 +168,7 @@ class _List(NamedTuple):
 
 
 def _found(collection: Collection, candidates: Collected[str], judged: Collected[str]) -> Iterable[Document]:
-    """The candidates and what is judged, or all documents, whichever is cheaper; the order is the same."""
+    """Read candidates and judged documents, or all documents, whichever is cheaper; the order is the same."""
     total: int | None
     wanted = len(candidates) + len(judged)
     if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
@@ -191,7 +191,7 @@ def _noted(documents: Iterable[Document], queries: Mapping[str, str], selves: se
 def _documents(
     documents: Iterable[Document], rows: dict[str, int], counts: dict[str, int], missing: set[str]
 ) -> Iterator[dict[str, list[str]]]:
-    """The documents that the lists need, given their rows, and how many are empty; none that passes is missing."""
+    """Yield batches of the documents that the lists need, and note their rows and the empty ones."""
 
     def wanted() -> Iterator[Document]:
         count = 0
@@ -212,7 +212,7 @@ def _documents(
 
 
 def _present(ranked: _List, rows: Mapping[str, int], name: str) -> tuple[_List, Array]:
-    """A list without judged documents to add that the collection lacks, and the rows of those that are there."""
+    """Leave out added documents that the collection lacks, and return the rows of the others, too."""
     query, documents, scores, added = ranked
     places = np.array([rows[id] for id in documents], np.int32)
     lost = np.flatnonzero(places == LACKING)
@@ -242,7 +242,7 @@ def _write(
 
 
 def warn(name: str, counts: Mapping[str, int]) -> None:
-    """Warn about what is odd in lists that were built."""
+    """Warn about oddities in lists that were built."""
     for key, what in (
         ("empty_documents", "empty documents among the candidates (kept)"),
         ("queries_without_candidates", "queries without candidates (they score 0)"),

@@ -1,4 +1,4 @@
-"""Columns: what systems say of the candidates. One file each, so that one can be added and dropped by itself."""
+"""Columns: systems' scores of the candidates, each in a file of its own that can be added and dropped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rerank.storage.arrow import Array, FlatFile, read_arrow
 from rerank.storage.files import plain_name
 
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]{0,99}")
-"""What a column may be called: it is a file's name, and stands in configurations."""
+"""Names of columns, which are names of files and appear in configurations."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a system says of every candidate.
+    """A system's scores of every candidate.
 
     Attributes:
         values: ``[T, C]`` float32; NaN where the system did not return the candidate.
@@ -35,25 +35,25 @@ class Column:
     made: Mapping[str, Any] = field(default_factory=dict)
 
     def one(self, name: str) -> Array:
-        """One of its numbers by name, ``[T]``."""
+        """Return one of its numbers by name, ``[T]``."""
         if name not in self.names:
             raise UserError(f"column: no number {name!r} among {', '.join(self.names[:8])}{nearest(name, self.names)}")
         return self.values[:, self.names.index(name)]
 
 
 def flat_names(names: Sequence[str], entries: Mapping[str, Column]) -> Iterator[str]:
-    """Names with each column's numbers in its place: ``features`` becomes ``features/1``, ``features/2`` and so on."""
+    """Expand columns to their numbers: ``features`` becomes ``features/1``, ``features/2`` and so on."""
     for name in names:
         file, _, number = name.partition("/")
         yield from [name] if number else (f"{file}/{inner}" for inner in entries[file].names)
 
 
 RESERVED = ("query_id", "doc_id", "query", "text", "grade", "grades")
-"""What lists call fields of their own."""
+"""Names of the lists' own fields."""
 
 
 def check_name(name: str) -> str:
-    """The name of a column, or a UserError where it is none."""
+    """Validate the name of a column."""
     if not NAME.fullmatch(name):
         raise UserError(
             f"column {name!r}: a name has letters, digits, '.', '_', '+' and '-', at most 100; call it "
@@ -65,7 +65,7 @@ def check_name(name: str) -> str:
 
 
 def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
-    """Numbers by the columns that they belong to: those called ``NAME/NUMBER`` are one column."""
+    """Group numbers by column: those called ``NAME/NUMBER`` are one column."""
     together: dict[str, list[str]] = {}
     for key in keys:
         together.setdefault(check_name(key.partition("/")[0]), []).append(key)
@@ -77,12 +77,12 @@ def grouped(keys: Iterable[str], name: str) -> dict[str, list[str]]:
 
 
 def as_name(text: str) -> str:
-    """A text as the name of a column: signs that a name cannot have are replaced."""
+    """Turn a text into the name of a column."""
     return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("._+-")[:100] or "run"
 
 
 def named_files(words: Iterable[str]) -> dict[str, str]:
-    """Files by the names of their columns, from ``NAME=FILE``, or from ``FILE``, whose stem is the name."""
+    """Parse ``NAME=FILE``, or ``FILE``, whose stem is the name, into files by column name."""
     named: dict[str, str] = {}
     for word in words:
         name, equals, path = word.partition("=")
@@ -109,7 +109,7 @@ def load_column(path: Path, candidates: str) -> Column:
 
 
 def column_file(folder: Path, numbers: int) -> FlatFile:
-    """What collects a column's numbers, ``values=[n, C]`` at a time."""
+    """Open a collector of a column's numbers, ``values=[n, C]`` at a time."""
     return FlatFile(folder, pa.schema([("values", pa.list_(pa.float32(), numbers))]))
 
 
@@ -120,7 +120,7 @@ def write_column(file: FlatFile, path: Path, names: Sequence[str], candidates: s
 
 
 def as_column(name: str, block: Array) -> Array:
-    """Numbers as a column holds them, ``[n, C]`` float32; a UserError where some are infinite, or become one, there."""
+    """Convert numbers to ``[n, C]`` float32; refuse infinite ones, and different ones that become equal."""
     with np.errstate(over="ignore"):
         values = np.asarray(block, dtype=np.float32)
     if not values.ndim:

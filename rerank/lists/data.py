@@ -1,4 +1,4 @@
-"""Where training, validation and test lists come from."""
+"""Sources of training, validation and test lists."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Splits:
 
 
 class Data(Described, ABC):
-    """Gives the lists of an experiment."""
+    """Source of an experiment's lists."""
 
     @abstractmethod
     def splits(self, seed: int) -> Splits:
-        """The lists, checked."""
+        """Return the lists, checked."""
 
 
 class ListsData(Data):
@@ -93,7 +93,7 @@ class ListsData(Data):
 
 
 def shards(names: Sequence[str]) -> list[str]:
-    """Folders by name; a pattern stands for all that fit it, in the order of their names."""
+    """Expand patterns among the names of folders, in the order of the names."""
     found: list[str] = []
     for name in names:
         fits = sorted(glob(os.path.expanduser(name))) if "*" in name else [name]
@@ -104,7 +104,7 @@ def shards(names: Sequence[str]) -> list[str]:
 
 
 def judged_lists(folder: str, way_out: str = "") -> Lists:
-    """The lists of a folder whose queries have judgments."""
+    """Open the judged lists of a folder."""
     lists = Lists.open(folder)
     if lists.qrels is None or not lists.judged.any():
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")

@@ -109,7 +109,7 @@ class FoldsData(Data):
         return found
 
     def _assigned(self, source: str, query_ids: list[str]) -> Array:
-        """The fold of every query, ``[Q]``, as others have it; there may be more queries in theirs."""
+        """Return the given fold of every query, ``[Q]``; further queries in it are ignored."""
         assigned = read_folds(source)
         if len(assigned) != self.folds:
             raise UserError(f"data.folds: is {self.folds}, but {source} has {len(assigned)} folds")
@@ -123,7 +123,7 @@ class FoldsData(Data):
 
 
 def read_folds(source: str) -> list[set[str]]:
-    """The query ids of each fold, from what `FoldsData` takes as ``assignment``."""
+    """Read the query ids of each fold from an ``assignment`` of `FoldsData`."""
     path = Path(source).expanduser()
     if path.is_file():
         try:

@@ -207,21 +207,19 @@ def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
 
 def _floats(given: pd.Series) -> tuple[Array, Array]:
     """Convert a column to ``[n]`` float64, NaN where it has no number, and a mask of the values that are no numbers."""
-    from pandas.api.types import is_complex_dtype, is_numeric_dtype
+    import pandas as pd
 
-    wrong = np.zeros(len(given), dtype=bool)
-    if is_numeric_dtype(given.dtype) and not is_complex_dtype(given.dtype):
-        return given.to_numpy(dtype=np.float64, na_value=np.nan), wrong
-    numbers = np.full(len(given), np.nan)
-    for i, (value, missing) in enumerate(zip(given.tolist(), given.isna().tolist(), strict=True)):
-        if missing or (isinstance(value, str) and value.strip().lower() in MISSING):
-            continue
-        try:
-            numbers[i] = float(value)
-            wrong[i] = isinstance(value, str) and "_" in value
-        except (ValueError, TypeError, OverflowError):
-            wrong[i] = True
-    return numbers, wrong
+    def is_missing(value: object) -> bool:
+        return isinstance(value, str) and value.strip().lower() in MISSING
+
+    missing = given.isna().to_numpy()
+    if given.dtype.kind == "O":
+        missing = missing | given.map(is_missing).to_numpy(bool)
+    try:
+        numbers = pd.to_numeric(given.mask(missing), errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    except (TypeError, ValueError, OverflowError):  # lists, complex numbers
+        numbers = np.full(len(given), np.nan)
+    return numbers, np.isnan(numbers) & ~missing
 
 
 def _ordered(columns: Mapping[str, Column], codes: Array, order: str | None, name: str) -> tuple[str | None, Array]:

@@ -1,4 +1,4 @@
-"""Whether judgments and a collection speak of the same documents and queries: what one lacks is counted, or refused."""
+"""Check that judgments and a collection have the same documents and queries: count differences, or refuse them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> N
 
 
 def judged_documents(qrels: Qrels | None, queries: Iterable[str]) -> Counter[str]:
-    """The documents that are judged for some queries, and for how many."""
+    """Count the queries for which each document is judged."""
     judged = (qrels or {}).get
     return Counter(id for query in queries for id in judged(query, ()))
 

@@ -1,4 +1,4 @@
-"""What a lists folder is made of: queries, documents and candidates in Arrow, any number of columns, a manifest.
+"""Layout of a lists folder: queries, documents and candidates in Arrow, any number of columns, a manifest.
 
 =====================  ================================================================================================
 ``manifest.json``      version, where everything came from, counts

@@ -1,4 +1,4 @@
-"""What of a list a training step sees, decided by (seed, epoch, query id) alone."""
+"""Samplers: choose candidates for a training step, from (seed, epoch, query id) alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST = np.finfo(np.float32).max
 
 
 def seed_of(seed: int, epoch: int, query_id: str) -> int:
-    """A 63-bit seed for one list in one epoch: the same in every process, batch and Python."""
+    """Return a 63-bit seed for one list in one epoch: the same in every process, batch and Python."""
     data = hashlib.sha256(f"{seed}/{epoch}/{query_id}".encode()).digest()
     return int.from_bytes(data[:8], "little") >> 1
 
@@ -39,7 +39,7 @@ class Sampler(Described, ABC):
 
     @abstractmethod
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
-        """Positions of the chosen candidates, ascending.
+        """Return the positions of the chosen candidates, ascending.
 
         Args:
             labels: ``[N]`` the grades of the list, best first.
@@ -48,11 +48,11 @@ class Sampler(Described, ABC):
         """
 
     def left_out(self, lists: Lists) -> Array | None:
-        """The candidates that are never chosen, ``[T]`` bool; None for none."""
+        """Return a mask of the candidates that are never chosen, ``[T]`` bool; None for none."""
         return None
 
     def reach(self, labels: Array) -> Array:
-        """Positions that may ever be chosen, ascending: if these cannot teach a loss, the list never will."""
+        """Return the positions that the sampler may choose, ascending; a list without a signal there is dropped."""
         return np.arange(len(labels))
 
 
@@ -146,7 +146,7 @@ class PositivesNegatives(Sampler):
         self.columns = [] if column is None else [column]
 
     def left_out(self, lists: Lists) -> Array | None:
-        """The candidates without a relevant grade that may be relevant all the same."""
+        """Return a mask of the candidates that may be relevant although they are not judged so."""
         if not self.columns:
             return None
         starts, lengths = lists.offsets[:-1], lists.lengths

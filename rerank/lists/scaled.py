@@ -1,4 +1,4 @@
-"""A column's numbers on one scale for every list: z, which neither depth nor sampling changes."""
+"""z-scores of a column within each list, which depth and sampling do not change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCALED = ":z"
 """Between a column and a number of candidates; a column's own name has no colon."""
 
 LARGEST = 1e30
-"""Where z ends: what would be infinite in float32 stays a number."""
+"""Bound of z, so that it is finite in float32."""
 
 AT_ONCE = 1 << 20
 """Candidates whose z is computed together."""
@@ -24,7 +24,7 @@ def scaled(column: str, depth: int) -> str:
 
 
 def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array, added: Array, depth: int) -> Array:
-    """The z of some candidates within their whole lists, ``[n]`` float32."""
+    """Return the z of some candidates within their whole lists, ``[n]`` float32."""
     z = np.empty(len(rows), dtype=np.float32)
     lists, place = np.unique(np.searchsorted(list_ends, rows, side="right"), return_inverse=True)
     starts = np.where(lists > 0, list_ends[lists - 1], 0)
@@ -42,7 +42,7 @@ def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array,
 
 
 def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
-    r"""Numbers of ranked candidates, by mean and deviation of the best candidates of their lists.
+    r"""Normalise scores with the mean and deviation of the best candidates of each list.
 
     .. math:: z_i = \frac{x_i - \mu}{\sigma}
 

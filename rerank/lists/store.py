@@ -1,4 +1,4 @@
-"""Where ranked lists live, in a folder or in memory, with any number of columns beside them; see `layout`."""
+"""Storage of ranked lists, in a folder or in memory, with any number of columns; see `layout`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Store:
         self._columns: dict[str, Column] = dict(columns or {})
         self._qrels = qrels
         self.memory: dict[str, Any] = {}
-        """What is computed from lists in memory once, such as their tokens."""
+        """Results that are computed once, such as tokens."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Store:
@@ -51,11 +51,11 @@ class Store:
 
     @property
     def order(self) -> str | None:
-        """The name of the column that orders the lists; None where nothing ranked them."""
+        """The name of the column that orders the lists; None if nothing ranked them."""
         return self.manifest["order"]
 
     def table(self, name: str) -> pa.Table:
-        """One of the four tables, mapped at its first use."""
+        """Return one of the four tables, mapped at its first use."""
         if name not in self._tables and self.parts:
             self._tables[name] = _joined(self.parts, name)
         elif name not in self._tables:
@@ -92,29 +92,29 @@ class Store:
 
     @cached_property
     def ends(self) -> Array:
-        """Where each list ends among the candidates, ``[Q]`` int64."""
+        """End of each list among the candidates, ``[Q]`` int64."""
         return self.table("ends")["end"].to_numpy()
 
     @cached_property
     def added(self) -> Array:
-        """How many of each list's last candidates were added, and are hidden unless asked for, ``[Q]`` int32."""
+        """Number of each list's last candidates that were added, and are hidden by default, ``[Q]`` int32."""
         return self.table("ends")["added"].to_numpy()
 
     @property
     def added_rows(self) -> Array:
-        """Whether each candidate was added, ``[T]`` bool."""
+        """Mask of the candidates that were added, ``[T]`` bool."""
         return self.table("candidates")["added"].to_numpy().astype(bool)
 
     @cached_property
     def qrels(self) -> Qrels | None:
-        """All judgments; None where there are none. Those of lists that are judged as a whole are their grades."""
+        """All judgments; None if there are none, or if the grades are the judgments."""
         if self.folder is None or self.manifest["judgments"] != "qrels.trec":
             return self._qrels
         return read_qrels(self.folder / "qrels.trec")
 
     @property
     def judged_by_grades(self) -> bool:
-        """Whether the candidates' grades are all the judgments that there are, as in feature files."""
+        """True if the candidates' grades are all judgments, as in feature files."""
         return self.manifest["judgments"] == "grades"
 
     @property
@@ -127,7 +127,7 @@ class Store:
         return sorted({*files, *self._columns})
 
     def numbers_by_column(self) -> dict[str, list[str]]:
-        """The columns, the one that orders the lists first, and what each one's numbers are called."""
+        """Return the names of each column's numbers; the column that orders the lists comes first."""
         found = {}
         for name in sorted(self.column_names, key=lambda name: name != self.order):
             numbers = self.entry(name).names
@@ -156,7 +156,7 @@ class Store:
         names: Sequence[str] | None = None,
         made: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give every candidate a number, or several; the other files of a folder stay untouched.
+        """Add a number, or several, for every candidate; the other files of a folder stay untouched.
 
         Args:
             name: what the column is called.
@@ -183,7 +183,7 @@ class Store:
                 write_column(file, temporary, called, self.manifest["candidates"], made or {})
 
     def beside(self, columns: Mapping[str, Array]) -> Store:
-        """The same lists with further columns in memory, ``[T]`` each; a folder stays as it is."""
+        """Return a store with further columns in memory, ``[T]`` each; a folder stays as it is."""
         made = {name: Column(as_column(name, values), (name,), {}) for name, values in columns.items()}
         store = Store(self.manifest, self.folder, self._tables, self._columns | made, self._qrels, self.parts)
         store.memory = self.memory
@@ -216,7 +216,7 @@ class Store:
         return Column(np.concatenate([column.values for column in found]), found[0].names, found[0].made)
 
     def matrix(self, names: Sequence[str], rows: Array | slice = slice(None)) -> Array:
-        """Columns side by side, ``[n, C]`` float32; a view where one file holds them, and rows are a slice.
+        """Return columns side by side, ``[n, C]`` float32; a view if one file has them, and rows are a slice.
 
         A name is that of a column, all of its numbers, or of one of them as ``NAME/NUMBER'S NAME``.
         """
@@ -228,7 +228,7 @@ class Store:
         return np.stack([entries[file].one(number)[rows] for file, number in chosen], axis=1)
 
     def column(self, name: str, rows: Array | slice = slice(None)) -> Array:
-        """A column of one number a candidate, ``[n]`` float32."""
+        """Return a column of one number a candidate, ``[n]`` float32."""
         matrix = self.matrix([name], rows)
         if matrix.shape[1] != 1:
             such = next(flat_names([name], {name: self.entry(name)}))
@@ -236,12 +236,12 @@ class Store:
         return matrix[:, 0]
 
     def scaled(self, name: str, depth: int, rows: Array | slice = slice(None)) -> Array:
-        """A column of one number a candidate as z over whole stored lists, ``[n]`` float32, whatever rows are asked."""
+        """Return the z of a column over whole stored lists, ``[n]`` float32, for any rows."""
         numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
         return scaled_rows(lambda own: self.column(name, own), numbers, self.ends, self.added, depth)
 
     def in_memory(self) -> Store:
-        """The same without its folder, which may go away afterwards."""
+        """Read everything into memory, so that the folder may be deleted."""
         assert self.folder is not None
         tables = {name: pa.ipc.open_stream((self.folder / f"{name}.arrow").read_bytes()).read_all() for name in TABLES}
         entries = {name: self.entry(name) for name in self.column_names}

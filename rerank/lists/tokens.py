@@ -54,7 +54,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Side:
-    """How the texts of queries, or of documents, become tokens.
+    """Tokenisation of queries or documents.
 
     Attributes:
         lead: what stands before a text wherever it is read, and joins its first word (a space).
@@ -66,7 +66,7 @@ class Side:
     tail: str = ""
 
     def key(self) -> str:
-        """What of it decides the tokens."""
+        """Return the settings that decide the tokens."""
         return f"{self.length}{self.lead!r}{self.tail!r}" if self.lead or self.tail else str(self.length)
 
 
@@ -94,7 +94,7 @@ NOTHING: Around = ("", ""), ("", "")
 def tokenise(
     store: Store, tokenizer: PreTrainedTokenizerBase, query_length: int, document_length: int, around: Around = NOTHING
 ) -> Tokens:
-    """The tokens of all texts of a store, from where it keeps them: its folder, memory, or folders it is made of."""
+    """Return the tokens of all texts of a store, kept in its folder, in memory, or in the folders of its parts."""
     query, document = Side(query_length, *around[0]), Side(document_length, *around[1])
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -117,13 +117,13 @@ def tokenise(
 
 
 def _rules(backend: Any) -> str:
-    """What a tokenizer does to a text; where it cuts and pads is left out, as whoever called it last decided that."""
+    """Return a tokenizer's rules without truncation and padding, which its last caller set."""
     described = json.loads(backend.to_str())
     return json.dumps({name: rule for name, rule in described.items() if name not in ("truncation", "padding")})
 
 
 def _cached(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query: Side, document: Side) -> Tokens:
-    """The tokens in a folder, computed into it by the first process that needs them; others wait."""
+    """Read the tokens in a folder; the first process that needs them writes them, others wait."""
     if not (folder / REPORT).is_file():
         with exclusive_lock(folder, wait=True):
             if not (folder / REPORT).is_file():

@@ -57,7 +57,7 @@ class Lists:
 
     @classmethod
     def of(cls, store: Store) -> Lists:
-        """All lists of a store, without what was added to them."""
+        """View all lists of a store, without added documents."""
         lengths = np.diff(store.ends, prepend=0)
         return cls(store, np.arange(len(lengths)), store.ends - lengths, lengths - store.added)
 
@@ -160,7 +160,7 @@ class Lists:
         return saved.with_added() if saved.store.added.any() else saved
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, then the columns.
+        """Return a row per candidate: ``query_id``, ``doc_id``, of texts ``query`` and ``text``, ``grade``, columns.
 
         Grades are missing for what is not judged. Columns of several numbers are one column each, called
         ``NAME/NUMBER``.
@@ -190,7 +190,7 @@ class Lists:
 
     @property
     def judged(self) -> Array:
-        """Which queries have a judgment, ``[Q]`` bool; all where grades are the judgments, as in LETOR files."""
+        """Mask of the queries with a judgment, ``[Q]``; all of them if grades are the judgments, as in LETOR files."""
         if self.store.judged_by_grades:
             return np.ones(len(self), dtype=bool)
         qrels = self.qrels or {}
@@ -212,7 +212,7 @@ class Lists:
 
     @cached_property
     def offsets(self) -> Array:
-        """Where each list starts in what there is per candidate, and where the last ends, ``[Q + 1]`` int64."""
+        """Start of each list among the candidates, and end of the last one, ``[Q + 1]`` int64."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
     @property
@@ -251,7 +251,7 @@ class Lists:
 
     @property
     def query_keys(self) -> list[str]:
-        """What identifies the queries, ignoring case and white space: their texts, or their ids if there are none.
+        """Keys of the queries, ignoring case and white space: their texts, or their ids if there are none.
 
         Ids are not enough: other collections use the same ids, and NFCorpus has the same query twice.
         """
@@ -284,11 +284,11 @@ class Lists:
 
     @property
     def judged_by_grades(self) -> bool:
-        """Whether the candidates' grades are all judgments that there are, as in a LETOR file whose lists are whole."""
+        """True if the candidates' grades are all judgments, as in a LETOR file whose lists are whole."""
         return self.store.judged_by_grades and bool((self.starts + self.lengths == self.store.ends[self.queries]).all())
 
     def judged_grades(self) -> list[int | None]:
-        """Each candidate's judgment, ``[T]``, negative ones too; None where there is none."""
+        """Return each candidate's judgment, ``[T]``, negative ones too; None if there is none."""
         if self.store.judged_by_grades:
             return self.grades.tolist()
         ids, of = self.document_ids(self.documents), np.repeat(np.arange(len(self)), self.lengths).tolist()
@@ -296,15 +296,15 @@ class Lists:
         return [judged[query].get(id) for query, id in zip(of, ids, strict=True)]
 
     def column(self, name: str) -> Array:
-        """A column of one number a candidate, ``[T]`` float32; NaN where the system did not return it."""
+        """Return a column of one number a candidate, ``[T]`` float32; NaN if the system did not return it."""
         return self.store.column(name, self.rows)
 
     def matrix(self, names: Sequence[str]) -> Array:
-        """Columns side by side, ``[T, C]`` float32; a view of the mapped file where one holds them, in order."""
+        """Return columns side by side, ``[T, C]`` float32; a view of the mapped file if it has them in this order."""
         return self.store.matrix(names, self.rows)
 
     def select(self, lists: Array | Sequence[int] | Sequence[bool] | slice) -> Lists:
-        """Some of the lists.
+        """Select some of the lists.
 
         Args:
             lists: their positions, in the order that is wanted; a mask, ``[Q]`` bool; or a slice.
@@ -327,22 +327,22 @@ class Lists:
         return Lists(self.store, self.queries[positions], self.starts[positions], self.lengths[positions])
 
     def in_blocks(self, rows: int) -> Iterator[Lists]:
-        """The lists in blocks of about this many candidates."""
+        """Yield the lists in blocks of about this many candidates."""
         for first, last in blocks(self.offsets, rows):
             yield self.select(np.arange(first, last))
 
     def top(self, depth: int) -> Lists:
-        """The best ``depth`` candidates of every list."""
+        """Cut every list to its best ``depth`` candidates."""
         if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 0:
             raise UserError(f"top: depth {depth!r}; expected a whole number, 0 or more")
         return replace(self, lengths=np.minimum(self.lengths, depth))
 
     def to_rerank(self, depth: int) -> Lists:
-        """The best ``depth`` candidates of lists that something ordered; all of others, which come in no order."""
+        """Cut lists that have an order to their best ``depth`` candidates; leave others whole."""
         return self if self.store.order is None else self.top(depth)
 
     def cut(self, depth: int | None) -> Lists:
-        """The best ``depth`` candidates, where a depth is asked for; a UserError where nothing ordered the lists."""
+        """Cut lists to a depth, if one is given; refuse lists without an order."""
         if depth is None:
             return self
         if self.store.order is None and depth < self.lengths.max(initial=0):
@@ -350,7 +350,7 @@ class Lists:
         return self.top(depth)
 
     def with_added(self) -> Lists:
-        """The same lists with the relevant documents that the first stage missed, at their ends: to train on.
+        """Show the relevant documents that the first stage missed at the ends of the lists, to train on.
 
         Raises:
             UserError: lists that were cut before.
@@ -361,11 +361,11 @@ class Lists:
         return replace(self, lengths=self.lengths + added)
 
     def document_ids(self, rows: Array) -> list[str]:
-        """Ids of documents by their rows in the store."""
+        """Return the ids of documents by their rows in the store."""
         return taken(self.store.documents.column("doc_id"), rows).to_pylist()
 
     def run(self, scores: Array | str | None = None) -> RunTable:
-        """A run of these lists, best first.
+        """Return a run of these lists, best first.
 
         Args:
             scores: ``[T]`` a score per candidate, ties in the order of the lists; or the name of a column, whose run
@@ -398,14 +398,14 @@ class Lists:
 
     @cached_property
     def _places_of_ids(self) -> Array:
-        """Where each candidate's document stands when their ids are sorted, ``[T]``, by which trec_eval breaks ties."""
+        """Place of each candidate's document id in sorted order, ``[T]``, which breaks trec_eval's ties."""
         rows, where = np.unique(self.documents, return_inverse=True)
         order = np.argsort(np.array(self.document_ids(rows), dtype=object), kind="stable")
         return np.argsort(order)[where]
 
 
 def concat(parts: Sequence[Lists]) -> Lists:
-    """Several lists as one, in this order: mixtures to train on, or training and validation lists together.
+    """Concatenate lists: mixtures to train on, or training and validation lists together.
 
     Texts, tokens and columns stay where they are until they are asked for; columns are those that all parts have.
 

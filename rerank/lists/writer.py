@@ -1,4 +1,4 @@
-"""Writing a lists folder, list after list, in the memory of a few of them; it appears whole or not at all."""
+"""Write a lists folder list by list; it appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rerank.storage.files import atomic_folder, digest, write_json
 
 @contextmanager
 def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
-    """A temporary folder to fill, which is renamed at the end; ``replace`` is that of `build_lists`."""
+    """Yield a temporary folder to fill, which is renamed at the end; see `build_lists` for ``replace``."""
     folder = Path(folder)
     if folder.exists() and replace and not is_lists_folder(folder):
         raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")

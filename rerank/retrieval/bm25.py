@@ -1,4 +1,4 @@
-"""BM25 on Lucene, by way of Anserini: building an index once for each collection, and searching it."""
+"""BM25 with Lucene and Anserini: build an index once for each collection, and search it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BLANK = "".join(map(chr, range(0x21)))
 
 
 def analyzer_name(language: str) -> str:
-    """The name of a language's analyser, by which an index says how its texts were analysed.
+    """Return the name of a language's analyser, which an index stores.
 
     >>> analyzer_name("de")
     'org.apache.lucene.analysis.de.GermanAnalyzer'
@@ -61,7 +61,7 @@ def analyzer_name(language: str) -> str:
 
 
 def analyzer(language: str) -> Any:
-    """The analyser of a language other than English, known to Anserini's indexer by its code from now on."""
+    """Return the analyser of a language other than English, and register it with Anserini's indexer."""
     known = java_class("io.anserini.analysis.AnalyzerMap")
     known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
     return known.getLanguageSpecificAnalyzer(language)
@@ -117,7 +117,7 @@ def _find(indexes: Path, key: str) -> Path | None:
 
 
 def _key_of(folder: Path) -> str | None:
-    """What an index was built from; None where the folder holds something else."""
+    """Return the key of an index; None if the folder holds something else."""
     try:
         return str(read_json(folder / MANIFEST)["key"])
     except (UserError, KeyError):
@@ -235,7 +235,7 @@ class BM25:
 def search_stored(
     model: BM25, index: Path, queries: Sequence[Query], folder: Path, depth: int, threads: int | None = None
 ) -> RunTable:
-    """What ``search`` returns, mapped from nameless files: memory is that of some queries, a kill leaves nothing."""
+    """Search like ``BM25.search``, with results mapped from nameless files: memory holds some queries' lists."""
     lengths = [0]
     with FlatFile(folder, SCORES) as scores, tempfile.TemporaryFile(dir=folder) as file:
         with (

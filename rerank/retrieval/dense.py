@@ -1,4 +1,4 @@
-"""Documents as vectors on disk, block by block, and for every query the nearest of them by exhaustive search."""
+"""Dense retrieval: documents as vectors on disk, and exhaustive search for the nearest ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHOLE = "whole.json"
 
 
 class Encoder(Protocol):
-    """What turns texts into vectors of length 1."""
+    """Turns texts into vectors of length 1."""
 
     id: str
     """The same for two encoders that give the same vectors."""
@@ -37,10 +37,10 @@ class Encoder(Protocol):
     """For people."""
 
     def documents(self, texts: Sequence[str]) -> Array:
-        """Vectors of documents, ``[n, D]`` float32."""
+        """Encode documents, ``[n, D]`` float32."""
 
     def queries(self, texts: Sequence[str]) -> Array:
-        """Vectors of queries, ``[n, D]`` float32."""
+        """Encode queries, ``[n, D]`` float32."""
 
 
 class Vectors:
@@ -53,7 +53,7 @@ class Vectors:
         return self.folder / f"{number:06d}.arrow"
 
     def build(self, documents: Iterable[Document], encoder: Encoder, total: int | None) -> None:
-        """Encode documents, but for the blocks that a killed process has left whole."""
+        """Encode documents, except for whole blocks of a killed process."""
         if (self.folder / WHOLE).exists():
             return
         with exclusive_lock(self.folder, wait=True):
@@ -72,7 +72,7 @@ class Vectors:
             write_arrow(temporary, schema, [{"doc_id": [document.id for document in documents], "vector": rows}])
 
     def blocks(self) -> Iterator[tuple[list[str], Array]]:
-        """Ids and vectors, ``[n, D]`` float32, block by block."""
+        """Yield ids and vectors, ``[n, D]`` float32, block by block."""
         for number in range(read_json(self.folder / WHOLE)["blocks"]):
             table = read_arrow(self.path(number))
             size = table.schema.field("vector").type.list_size
@@ -81,7 +81,7 @@ class Vectors:
 
 
 def build_vectors(collection: Collection, encoder: Encoder) -> Vectors:
-    """The vectors of a collection, made once and found again by the hash of its documents and the encoder.
+    """Build the vectors of a collection, once for a hash of its documents and the encoder.
 
     On disk they take two bytes for each of a document's numbers: 0.8 GB for a million vectors of 384.
     """
@@ -91,7 +91,7 @@ def build_vectors(collection: Collection, encoder: Encoder) -> Vectors:
 
 
 def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], depth: int) -> Run:
-    """The nearest documents of every query by inner product, which of vectors of length 1 is the cosine.
+    """Find the nearest documents of every query by inner product, the cosine of vectors of length 1.
 
     Every document is compared with every query: for Q queries, N documents and D numbers that is :math:`Q N D`
     multiplications, a matrix product, and nothing is approximate. Memory is a block and the best so far.
@@ -115,14 +115,14 @@ def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], d
 
 
 class Best:
-    """The highest scores so far of every query, ``[Q, depth]``, best first, of equal ones those that came first."""
+    """The highest scores of every query so far, ``[Q, depth]``, best first; of equal ones, the first."""
 
     def __init__(self, queries: int, depth: int) -> None:
         self.scores = np.full((queries, depth), -np.inf, dtype=np.float32)
         self.places = np.full((queries, depth), -1, dtype=np.int64)  # where they came from; -1 where there were fewer
 
     def add(self, part: slice, scores: Array, first: int) -> None:
-        """Take note of the scores of some queries, ``[n, B]``, with documents from place ``first`` on."""
+        """Add the scores of some queries, ``[n, B]``, with documents from place ``first`` on."""
         before, depth = self.scores[part], self.scores.shape[1]
         row, column = np.nonzero(scores > before[:, -1:])  # an equal one came later
         if not len(row):

@@ -1,4 +1,4 @@
-"""Several rankings as one: their union, reciprocal rank fusion, and weighted sums of z-normalised scores."""
+"""Fuse rankings: unions, reciprocal rank fusion, and weighted sums of z-normalised scores."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reciprocal_ranks(rankings: Sequence[Sequence[str]], k: int = K) -> list[Scor
 
 @dataclass(frozen=True)
 class Pool:
-    """The candidates of several runs together, query by query: the best of each, with what every run says of them.
+    """The best candidates of several runs together, query by query, with every run's scores.
 
     Scores are kept as they are, equal ones too: the order of the candidates tells how the run that orders them breaks
     its ties, and of the other columns ties are broken as trec_eval does (see :func:`rerank.retrieval.runs.best_first`).
@@ -64,7 +64,7 @@ class Pool:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The runs' names, and ``rrf`` behind them where there is more than one."""
+        """The runs' names, and ``rrf`` after them if there are several."""
         return (*self.runs, RRF) if len(self.runs) > 1 else tuple(self.runs)
 
     @property
@@ -72,7 +72,7 @@ class Pool:
         return self.order or self.columns[-1]
 
     def candidates(self, query: str, depth: int) -> tuple[list[str], Array]:
-        """Document ids, best first, and ``[n, columns]`` scores; NaN where a run lacks the document."""
+        """Return document ids, best first, and ``[n, columns]`` scores; NaN if a run lacks the document."""
         best = [self._best(run, query, depth) for run in self.runs.values()]
         if len(best) == 1:
             return [scored.id for scored in best[0]], np.array([[scored.score] for scored in best[0]]).reshape(-1, 1)
@@ -95,7 +95,7 @@ class Pool:
         return [scored for scored in run.get(query, ())[: depth + 1] if scored.id != query][:depth]
 
     def ranking(self, query: str, depth: int) -> list[Scored]:
-        """What the column that orders the candidates has of them, best first."""
+        """Return the candidates of the column that orders them, best first."""
         if self.ordered_by in self.runs:
             return self._best(self.runs[self.ordered_by], query, depth)
         ids, scores = self.candidates(query, depth)
@@ -103,7 +103,7 @@ class Pool:
 
 
 def z_of_candidates(numbers: Array) -> Array:
-    """The z of a list's candidates, NaN where a system did not return one: it gets the lowest z of the others.
+    """Normalise the scores of a list to z; a missing one (NaN) gets the lowest z of the others.
 
     Candidates without a number count neither for the mean nor for the deviation; where none has one, all z are 0.
     """
@@ -138,7 +138,7 @@ class Aligned:
         return cls(queries)
 
     def sum(self, weights: Sequence[float], divisor: float = 1) -> dict[str, list[Scored]]:
-        """Per query the documents by the weighted sum of their z, over a divisor."""
+        """Rank each query's documents by the weighted sum of their z, over a divisor."""
         fused = {}
         for query, (documents, zs) in self.queries.items():
             total = sum((weight * z for weight, z in zip(weights, zs, strict=True)), start=np.zeros(len(documents)))

@@ -1,4 +1,4 @@
-"""What BM25 says of documents that are known by their ids, whether a search would return them or not."""
+"""BM25's scores of documents with given ids, whether a search would return them or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ScoreKnown: TypeAlias = Callable[[Query, Sequence[str]], list[float]]
 
 @contextmanager
 def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown]:
-    """Open an index for scoring documents by their ids.
+    """Open an index to score documents by their ids.
 
     A score is Lucene's own for this query, similarity and analyser, rounded as a search rounds it: the float32 that
     `BM25.search` gives, but for the millionths by which a search lowers documents that tie with the one before.
@@ -45,7 +45,7 @@ def score_known(model: BM25, index: Path, complete: bool) -> Iterator[ScoreKnown
 
 
 def _search(searcher: Any, inner: Any, query: Query, ids: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """The ids and scores of those of these documents that share a term with the query, by one search for all."""
+    """Yield ids and scores of the documents that share a term with the query, from one search for all."""
     builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")
     occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
     text = query.text.encode(errors="replace").decode()
@@ -57,5 +57,5 @@ def _search(searcher: Any, inner: Any, query: Query, ids: Sequence[str]) -> Iter
 
 
 def rounded(score: float) -> float:
-    """A float32 to four digits and back, ``(float) (Math.round(score * 1e4) / 1e4)`` in Java, as Anserini rounds."""
+    """Round a float32 to four digits like Anserini, ``(float) (Math.round(score * 1e4) / 1e4)`` in Java."""
     return float(np.float32(math.floor(score * 1e4 + 0.5) / 1e4))

@@ -43,7 +43,7 @@ class Scored(NamedTuple):
 
 
 class RunTable(Mapping[str, list[Scored]]):
-    """A run: query id -> documents, best first; the list of a query is made when it is asked for.
+    """A run: query id -> documents, best first; lists are made on access.
 
     Attributes:
         queries: the ids of the queries, in the order of the source.
@@ -273,7 +273,7 @@ def floats(given: Sequence[Any], where: Callable[[int], str]) -> Array:
 
 
 def check_run_file(path: str | Path) -> None:
-    """Refuse a name that no run can be written to."""
+    """Refuse a name to which a run cannot be written."""
     if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     if Path(path).is_dir():
@@ -320,7 +320,7 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
 
 
 def best_first(ids: Sequence[str], scores: np.ndarray) -> list[int]:
-    """Positions of the documents that have a score, in trec_eval's order: by score, then by id, both descending.
+    """Order the documents that have a score as trec_eval does: by score, then by id, both descending.
 
     So a column of scores ranks as trec_eval ranks the file that it was read from, whatever order the candidates have.
 
@@ -333,7 +333,7 @@ def best_first(ids: Sequence[str], scores: np.ndarray) -> list[int]:
 
 
 def strictly_decreasing(scores: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The nearest float32 scores from below that strictly decrease, in the given order, `[N]`.
+    """Lower scores to the nearest float32 numbers that strictly decrease, in the given order, `[N]`.
 
     Float32 numbers in their order are numbered by integers (the bits, mirrored for negative ones), where "the next
     number below" is minus one: `k_i` becomes `min_{j ≤ i}(k_j − (i − j))`. Only where that would fall below the

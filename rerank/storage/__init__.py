@@ -1,1 +1,1 @@
-"""Files: whole or not there, mapped, hashed, locked, known by what is in them."""
+"""Files and folders that are whole or absent, Arrow files, locks and fingerprints."""
