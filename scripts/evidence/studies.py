@@ -12,6 +12,11 @@ from scripts.evidence.statistics import Found, Pool, difference, holm, mean, pla
 from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, mixture, results, seen, values
 
 DIRECT, OTHER = "TwinSigmoid", "LambdaLoss"
+"""Names of the saved values."""
+
+SHOWN = {DIRECT: "adaptive twin-sigmoid", OTHER: OTHER}
+"""On text, the steepness follows the spread of a list's scores, which is not Yu's formula."""
+
 FRESH, STARTED = ("SciFact", "NFCorpus"), ("DL 2019", "Cranfield", "CISI", "Vaswani")
 """Collections on which models had a randomly initialised head, or started at BM25 and MiniLM's cosines."""
 
@@ -34,7 +39,7 @@ def mixing(collection: str, loss: str) -> Found:
 
 @table("losses")
 def losses_table() -> Iterator[Row]:
-    yield ["", "queries, seeds", OTHER, DIRECT, "difference, 95 %", "p (Holm)", "within .01"]
+    yield ["", "queries, seeds", OTHER, SHOWN[DIRECT], "difference, 95 %", "p (Holm)", "within .01"]
     for mixed, shown in ((MIXED, "interpolated"), ("", "alone")):
         gaps = {name: losses(name, mixed) for name in FRESH + STARTED}
         for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
@@ -49,7 +54,7 @@ def mixing_table() -> Iterator[Row]:
     yield ["", "interpolated − alone", "alone − BM25", "interpolated − BM25"]
     for name, loss in product(FRESH + STARTED, (OTHER, DIRECT)):
         gaps = [difference(trained(name, loss + mixed), trained(name, FIRST)) for mixed in ("", MIXED)]
-        yield [f"{name}, {loss}", mixing(name, loss), *gaps]
+        yield [f"{name}, {SHOWN[loss]}", mixing(name, loss), *gaps]
 
 
 DEPTHS = {"DL 2019": 100, "Cranfield": 50, "CISI": 50, "Vaswani": 50, "demo": 50}
@@ -130,7 +135,7 @@ def documents_table() -> Iterator[Row]:
     yield ["untrained", "", "", "", *(mean(documents("", 0, name)) for name in ("BM25", "BM25 + cosines")), "", ""]
 
 
-LOSSES = {"SoftmaxCE": "softmax cross-entropy", DIRECT: "twin-sigmoid nDCG", OTHER: "LambdaLoss", "MSE": "MSE"}
+LOSSES = {"SoftmaxCE": "softmax cross-entropy", **SHOWN, "MSE": "MSE"}
 LOSSES |= {"BCE-prior": "BCE, prior .1", "BCE": "BCE"}
 
 
@@ -288,15 +293,15 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
     yield "the same, against the cosines", fusion_pooled(1), few, "fusion"
     yield "with a share tuned on the other collections, against the cosines", fusion_pooled(1, True), few, "fusion"
     for loss in (OTHER, DIRECT):
-        what = f"then fine-tune on 46–135 queries ({loss}), against that start"
+        what = f"then fine-tune on 46–135 queries ({SHOWN[loss]}), against that start"
         yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
     for part, which in ((True, "test claims whose abstracts training has seen"), (False, "the other test claims")):
         what = f"fine-tune on 728 claims (hinge), against the untrained fusion: {which}"
         yield what, ranked("hinge", "fused", part), "SciFact", "seen"
     for name in FRESH:
-        what = f"interpolate a model with a randomly initialised head with BM25 ({DIRECT}), against it alone"
+        what = f"interpolate a model with a randomly initialised head with BM25 ({SHOWN[DIRECT]}), against it alone"
         yield what, mixing(name, DIRECT), name, "mixing"
-    again = f"interpolate a model that started from BM25 and the cosines once more ({DIRECT})"
+    again = f"interpolate a model that started from BM25 and the cosines once more ({SHOWN[DIRECT]})"
     yield again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "mixing"
     what = "train on pseudo-queries only, interpolate 50/50 with BM25; against BM25"
     yield what, gain("documents", 0, "+ BM25"), "SciFact", "documents"
@@ -304,17 +309,17 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
         what = f"pretrain on pseudo-queries before {queries} claims, 50/50 with BM25"
         pair = [documents(start, queries, "+ BM25") for start in ("documents", "fresh")]
         yield what, difference(*pair), "SciFact", "documents"
-    what = f"another loss, {DIRECT} for {OTHER}"
+    what = f"another loss, {SHOWN[DIRECT]} for {OTHER}"
     yield f"{what}: interpolated", pooled([losses(name, MIXED) for name in FRESH + STARTED]), six, "losses"
     yield f"{what}: alone", pooled([losses(name) for name in FRESH + STARTED]), six, "losses"
     for other, shown in (("MSE", "MSE"), ("BCE-prior", "BCE with a prior"), ("BCE", "BCE without a prior")):
         what = f"softmax cross-entropy for {shown}, one epoch, 50/50 with BM25"
         yield what, against("SoftmaxCE", other, "+ BM25"), "SciFact", "pointwise"
     for name in FRESH:
-        what = f"{DIRECT} for softmax cross-entropy, so interpolated"
+        what = f"{SHOWN[DIRECT]} for softmax cross-entropy, so interpolated"
         yield what, against(DIRECT, "SoftmaxCE", "+ BM25", name), name, "pointwise"
     longer = difference(pointwise("SciFact", DIRECT, RANKINGS[-1], 3), pointwise("SciFact", DIRECT, RANKINGS[-1]))
-    yield f"three epochs for one ({DIRECT}), with BM25 and the cosines", longer, "SciFact", "pointwise"
+    yield f"three epochs for one ({SHOWN[DIRECT]}), with BM25 and the cosines", longer, "SciFact", "pointwise"
     for condition, what in {
         "linear": "a direct metric for another loss, both tuned, linear model",
         "linear-noise": "the same with 30 % label noise",
@@ -334,7 +339,7 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
     teacher = (values("teachers", method=name) for name in ("order of the llm, RankNet", "judgments, softmax CE"))
     yield "train on a language model's order instead of labels, 54 queries", difference(*teacher), "DL 2019", ""
     lengths = (values("lengths", method=f"{DIRECT}, {length}") for length in (100, 8))
-    yield f"train on lists of 100 documents instead of 8 ({DIRECT})", difference(*lengths), "NFCorpus", ""
+    yield f"train on lists of 100 documents instead of 8 ({SHOWN[DIRECT]})", difference(*lengths), "NFCorpus", ""
 
 
 @table("effects")
