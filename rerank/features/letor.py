@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -147,9 +146,7 @@ def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     key = digest(FORMAT, str(VERSION), file_state([path]), f"{layout.first} {layout.width}" if layout else "")
-    cache = cache_folder() / "letor"
-    slug = re.sub(r"[^a-zA-Z0-9]+", "-", "-".join(path.parts[-3:])).strip("-")[-60:]
-    folder = next(iter(sorted(cache.glob(f"*-{key}"))), cache / f"{slug}-{key}")
+    folder = cache_folder() / "letor" / key
     with exclusive_lock(folder, wait=True):  # experiments and processes that start together parse once
         lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
     warn(str(path), lists.store.manifest["counts"])

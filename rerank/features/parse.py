@@ -44,13 +44,12 @@ def store_features(path: Path, folder: Path, key: str, layout: Layout | None = N
                 kept.append(replace(block, features=np.empty((0, block.features.shape[1]))))
         if not kept:
             raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
-        shapes = [(len(block.grades), block.first, block.features.shape[1]) for block in kept]
-        first = min(block_first for _, block_first, _ in shapes)
-        width = max(block_first + block_width for _, block_first, block_width in shapes) - first
-        if not width:
+        width = max(block.features.shape[1] for block in kept)
+        first = layout.first if layout else int(not any(block.has_zero for block in kept))
+        if width <= first:
             raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
-        if any(shape[1:] != (first, width) for shape in shapes):
-            _pad(raw, shapes, first, width)
+        if any(block.features.shape[1] < width for block in kept):
+            _pad(raw, [(len(block.grades), block.features.shape[1]) for block in kept], width)
         _write(kept, temporary, raw, path, key, first, width)
     return Lists.open(folder)
 
@@ -77,13 +76,12 @@ def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
             first = False
 
 
-def _pad(raw: Path, shapes: list[tuple[int, int, int]], first: int, width: int) -> None:
+def _pad(raw: Path, shapes: list[tuple[int, int]], width: int) -> None:
     padded = raw.with_suffix(".padded")
     with raw.open("rb") as source, padded.open("wb") as target:
-        for rows, block_first, block_width in shapes:
-            block = np.fromfile(source, np.float32, rows * block_width).reshape(rows, block_width)
-            left = block_first - first
-            target.write(np.pad(block, ((0, 0), (left, width - left - block_width))).data)
+        for rows, columns in shapes:
+            block = np.fromfile(source, np.float32, rows * columns).reshape(rows, columns)
+            target.write(np.pad(block, ((0, 0), (0, width - columns))).data)
     padded.replace(raw)
 
 
@@ -103,16 +101,16 @@ def _write(kept: list[Block], folder: Path, raw: Path, path: Path, key: str, fir
     write_arrow(folder / "queries.arrow", QUERY_IDS, [{"query_id": list(codes)}])
     write_arrow(folder / "documents.arrow", DOCUMENT_IDS, [{"doc_id": distinct.dictionary}])
     features = np.memmap(raw, np.float32, "r", shape=(len(grades), width))
-    with StoreWriter(folder, {FEATURES: [str(number) for number in range(first, first + width)]}) as writer:
+    with StoreWriter(folder, {FEATURES: [str(number) for number in range(first, width)]}) as writer:
         for start, end in blocks(offsets, ROWS):
             rows = order[offsets[start] : offsets[end]]
             none = np.zeros(end - start, np.int32)
-            writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows]})
+            writer.add(lengths[start:end], none, documents[rows], grades[rows], **{FEATURES: features[rows][:, first:]})
         raw.unlink()
         writer.finish(
             collection={"name": str(path), "fingerprint": key},
             retriever={},
-            features={"first": first, "width": width},
+            features={"first": first, "width": width - first},
             order=None,
             judgments="grades",
             made={FEATURES: {"file": path.name}},

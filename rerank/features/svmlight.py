@@ -47,8 +47,8 @@ class Block:
         grades: ``[n]`` int16.
         queries: the queries in the order of the file, each with its number of consecutive rows.
         documents: ``[n]`` document ids, None if the comment has none.
-        features: ``[n, width]`` float32, as wide as the largest number in this block.
-        first: number of the first feature, 0 if the number 0 occurs or the layout says so, else 1.
+        features: ``[n, width]`` float32, from number 0 to the largest in this block.
+        has_zero: whether the number 0 occurs.
         too_large: number of values beyond float32 (Istella's 1.797e308): they count as missing, so as 0.
     """
 
@@ -56,7 +56,7 @@ class Block:
     queries: list[tuple[str, int]]
     documents: list[str | None]
     features: Array
-    first: int
+    has_zero: bool
     too_large: int
 
 
@@ -82,13 +82,11 @@ def parse_block(text: bytes, path: str, line: int = 1, layout: Layout | None = N
         raise
     large = np.abs(features.data) > FLOAT32
     features.data = np.where(large, 0, features.data).astype(np.float32)
-    first = layout.first if layout else int(not len(features.indices) or features.indices.min() > 0)
-    dense = features.toarray()[: len(grades), first:]
-    if layout or not len(features.indices):
-        width = layout.width if layout else 0
-        dense = np.pad(dense, ((0, 0), (0, max(0, width - dense.shape[1]))))[:, :width]
+    dense = features.toarray()[: len(grades)]
+    if layout:
+        dense = np.pad(dense, ((0, 0), (0, layout.first + layout.width - dense.shape[1])))
     queries = [(name, len(list(rows))) for name, rows in groupby(names)]
-    return Block(np.array(grades, np.int16), queries, documents, dense, first, int(large.sum()))
+    return Block(np.array(grades, np.int16), queries, documents, dense, 0 in features.indices, int(large.sum()))
 
 
 def _lines(text: bytes, line: int) -> Iterator[tuple[int, bytes]]:

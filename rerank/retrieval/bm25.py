@@ -6,7 +6,6 @@ import contextlib
 import json
 import mmap
 import os
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
@@ -67,61 +66,35 @@ def analyzer(language: str) -> Any:
     return known.getLanguageSpecificAnalyzer(language)
 
 
-def build_index(
-    collection: Collection, folder: Path | None = None, threads: int | None = None, language: str = "en"
-) -> Path:
+def build_index(collection: Collection, threads: int | None = None, language: str = "en") -> Path:
     """Index the documents of a collection for BM25, unless that has been done already.
 
     Args:
-        collection: what to index. One that is a Lucene index itself is left as it is, and its own folder returned.
-        folder: where the index shall be; by default a folder of the cache, named after the collection and the hash of
-            its documents, fields, analysis and the version of Anserini.
-        threads: how many threads index; by default one a core.
-        language: whose analyser takes the texts apart; ``en`` is Anserini's default (Porter stemming, stop words).
+        collection: the documents. A collection that is a Lucene index has its own.
+        threads: number of threads; by default one a core.
+        language: language of the texts, which chooses the analyser; ``en`` is Anserini's default (Porter stemming, stop
+            words).
 
     Returns:
-        The folder of the index. It appears when it is complete, not before.
+        The folder of the index in the cache, named by the hash of documents, fields, analysis and Anserini's version.
+        It appears when it is complete, not before.
 
     Raises:
-        UserError: the folder holds something else, the disk is full, or Lucene does not know the language.
+        UserError: the disk is full, or Lucene does not know the language.
     """
     name = analyzer_name(language)
     if isinstance(collection, LuceneCollection):
         return collection.index
     key = digest(collection.fingerprint(), name, anserini_jar().name)
-    with contextlib.ExitStack() as locks:
-        if folder is None:
-            indexes = cache_folder() / "indexes"
-            slug = re.sub(r"[^a-zA-Z0-9]+", "-", collection.name).strip("-")[-60:]
-            # The splits of a collection share its documents, so the hash alone decides.
-            if found := _find(indexes, key):
-                return found
-            locks.enter_context(exclusive_lock(indexes / key, wait=True))
-            folder = _find(indexes, key) or indexes / f"{slug}-{key}"
-        if not folder.exists():  # one that is there may be on a disk that cannot be written to
-            locks.enter_context(exclusive_lock(folder, wait=True))
-        if folder.exists():
-            if _key_of(folder) == key:
-                return folder
-            advice = "remove it or name another folder"
-            raise UserError(f"{folder}: holds no index of {collection.name} as it is now; {advice}")
-        with atomic_folder(folder) as temporary:
-            counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
-            about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name, "key": key}
-            write_json(temporary / MANIFEST, about | counts)
+    folder = cache_folder() / "indexes" / key
+    if not folder.exists():  # an existing one may be on a disk that cannot be written
+        with exclusive_lock(folder, wait=True):
+            if not folder.exists():
+                with atomic_folder(folder) as temporary:
+                    counts = _index(collection, temporary, threads or os.cpu_count() or 1, language)
+                    about = {"collection": collection.name, "analyzer": name, "anserini": anserini_jar().name}
+                    write_json(temporary / MANIFEST, about | counts)
     return folder
-
-
-def _find(indexes: Path, key: str) -> Path | None:
-    return min(indexes.glob(f"*-{key}"), default=None)
-
-
-def _key_of(folder: Path) -> str | None:
-    """Return the key of an index; None if the folder holds something else."""
-    try:
-        return str(read_json(folder / MANIFEST)["key"])
-    except (UserError, KeyError):
-        return None
 
 
 def _index(collection: Collection, folder: Path, threads: int, language: str) -> dict[str, int]:

@@ -58,7 +58,7 @@ class Search:
         from rerank.collections.lucene import find_index
         from rerank.retrieval.bm25 import build_index
 
-        return find_index(self.index) if self.index else build_index(source, None, self.threads, self.language)
+        return find_index(self.index) if self.index else build_index(source, self.threads, self.language)
 
 
 def retrieve(

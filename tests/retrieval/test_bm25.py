@@ -75,23 +75,10 @@ def test_an_index_is_built_once_and_found_by_its_hash(home: Path) -> None:
     collection = of("text")
     index = build_index(collection)
     assert index.parent == home / "indexes"
-    assert index.name.startswith("own-docs-")
     collection.name = "another name"
     collection.documents = None  # type: ignore[assignment,method-assign] # nobody reads them
     assert build_index(collection) == index
     assert build_index(of("other")) != index
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    collection = of("text")
-    assert build_index(collection, folder) == build_index(collection, folder) == folder
-    for other, place in ((of("other"), folder), (collection, tmp_path)):
-        with pytest.raises(UserError, match="holds no index of own:docs/α as it is now"):
-            build_index(other, place)
-    (folder / "rerank.json").write_text("{")
-    with pytest.raises(UserError, match="holds no index of"):
-        build_index(collection, folder)
 
 
 def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path) -> None:
