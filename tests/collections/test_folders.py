@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -150,13 +149,3 @@ def test_a_tsv_has_no_fields_to_choose(tmp_path: Path) -> None:
     assert list(open_collection(f"files:{tmp_path}", ["text"]).documents()) == [Document("1", "a")]
     with pytest.raises(UserError, match="a TSV has one field"):
         list(open_collection(f"files:{tmp_path}", ["title"]).documents())
-
-
-def test_a_backup_of_judgments_is_no_split(beir: Path) -> None:
-    before = open_collection(f"beir:{beir}/test").qrels()
-    for name in ("test.tsv.bak", "test.tsv~", "test.tsv.orig"):
-        (beir / "qrels" / name).write_text("query-id\tcorpus-id\tscore\n1\td1\t0\n")
-    assert open_collection(f"beir:{beir}/test").qrels() == before
-    (beir / "qrels" / "test.tsv.gz").write_bytes(gzip.compress((beir / "qrels" / "test.tsv").read_bytes()))
-    with pytest.raises(UserError, match=r"both test\.tsv and test\.tsv\.gz"):
-        open_collection(f"beir:{beir}/test")

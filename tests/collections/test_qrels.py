@@ -55,12 +55,6 @@ def test_other_binary_files_are_no_judgments(tmp_path: Path) -> None:
         read_qrels(tmp_path / "qrels")
 
 
-def test_a_judgment_may_be_repeated(tmp_path: Path) -> None:
-    path = tmp_path / "qrels"
-    path.write_text("1 0 a 1\n1 0 a 1\n")
-    assert read_qrels(path) == {"1": {"a": 1}}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

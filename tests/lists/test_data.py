@@ -47,13 +47,6 @@ def test_queries_that_belong_together_have_to_fill_the_folds(tmp_path: Path) -> 
         FoldsData(str(tmp_path / "lists"), 1, 3, groups="none").splits(1)
 
 
-def test_lists_of_which_no_query_is_judged_are_refused_at_once(tmp_path: Path) -> None:
-    questions(["a", "b"]).save(tmp_path / "train")
-    questions(["c", "d"], judged=["q1"]).select([0]).save(tmp_path / "test")
-    with pytest.raises(UserError, match="test: has no judgments"):
-        ListsData(str(tmp_path / "train"), test=str(tmp_path / "test"), validation_share=0).splits(1)
-
-
 @pytest.mark.parametrize("share", [0, 0.25, 0.5])
 @pytest.mark.parametrize("named", [False, True])
 def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, named: bool) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import AutoTokenizer
 
-from rerank.lists import Lists, tokens
+from rerank.lists import Lists
 from rerank.lists.tokens import Side, encode, tokenise
 from rerank.models.weights import find_model
 from tests.builders import make_lists
-from tests.forked import fork
 
 TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
 
@@ -46,41 +41,6 @@ def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, m
     tokenise(lists.store, TOKENIZER, 8, 32)
     with pytest.raises(AssertionError, match="again"):
         tokenise(lists.store, TOKENIZER, 8, 24)
-
-
-def _tokenise(lists: str, mine: str, other: str) -> None:
-    """Tokenise lists, no faster than another process comes for them; log it, and write down the tokens."""
-    logging.basicConfig(filename=f"{mine}.log", level=logging.INFO, format="%(message)s", force=True)
-    end = time.monotonic() + 60
-
-    def slowly(*given: Any) -> Any:
-        logging.info("tokenises")
-        while "wait" not in (said := read(f"{other}.log")) and "tokenises" not in said and time.monotonic() < end:
-            time.sleep(0.01)
-        return encode(*given)
-
-    tokens.encode = slowly
-    found = tokenise(Lists.open(Path(lists)).store, TOKENIZER, 8, 32)
-    sides = [[side[i].tolist() for i in range(len(side.lengths()))] for side in (found.queries, found.documents)]
-    Path(f"{mine}.json").write_text(json.dumps(sides))
-
-
-def read(path: str) -> str:
-    return Path(path).read_text() if Path(path).exists() else ""
-
-
-@pytest.mark.slow
-def test_of_two_processes_one_tokenises_and_the_other_waits(tmp_path: Path) -> None:
-    lists, names = make_lists(tmp_path), [str(tmp_path / name) for name in ("one", "two")]
-    processes = [fork(_tokenise, str(lists.store.folder), *order) for order in (names, names[::-1])]
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0, 0]
-    first, second = sorted((read(f"{name}.log") for name in names), key=lambda said: "wait" in said)
-    assert "tokenises" in first and "tokenises" not in second
-    assert "waiting for another process" in second
-    assert len({read(f"{name}.json") for name in names}) == 1
-    assert [path.name[0] == "." for path in (lists.store.folder / "tokens").iterdir()] == [False], "no lock is left"
 
 
 def test_encode_keeps_a_tail_whole_and_counts_what_was_cut() -> None:

@@ -178,17 +178,6 @@ def test_tables_are_read_as_runs(tmp_path: Path, names: tuple[str, str], suffix:
     assert read_run(path) == RUN
 
 
-def test_rank_llm_lists_are_read_as_runs(tmp_path: Path) -> None:
-    def hits(query: int, *documents: tuple[str, float]) -> list[dict[str, Any]]:
-        return [
-            {"qid": query, "docid": d, "content": d, "rank": i, "score": s} for i, (d, s) in enumerate(documents, 1)
-        ]
-
-    lists = [{"query": "one", "hits": hits(1, ("a", 2.5), ("b", 2.5))}, {"query": "two", "hits": hits(2, ("c", 3.0))}]
-    (tmp_path / "lists.json").write_text(json.dumps(lists))
-    assert read_run(tmp_path / "lists.json") == {"1": [Scored("a", 2.5), Scored("b", 2.5)], "2": [Scored("c", 3.0)]}
-
-
 @pytest.mark.parametrize(
     ("record", "said"),
     [
