@@ -90,6 +90,15 @@ def test_links_have_targets() -> None:
     assert dead == []
 
 
+def test_documented_tests_exist() -> None:
+    missing = []
+    for page, text in PAGES.items():
+        for file, name in re.findall(r"(tests/[\w/]+\.py)(?: -k (\w+))?", "" if page.name == "CHANGELOG.md" else text):
+            if not (ROOT / file).is_file() or name not in (ROOT / file).read_text(encoding="utf-8"):
+                missing.append(f"{page.relative_to(ROOT)}: {file} -k {name}")
+    assert missing == []
+
+
 def commands(text: str) -> list[list[str]]:
     """Return the words of each ``rerank COMMAND …`` in blocks and between backquotes, without comments."""
     blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)
