@@ -21,24 +21,14 @@ from rerank.storage.arrow import Array
 RIGHT = "a JSON list of lists of query ids, or an ir_datasets id with folds"
 
 
-def fold_of(query_ids: list[str], folds: int, seed: int) -> Array:
-    """Draw folds of nearly equal size, ``[Q]``, from the seed and the ids, whatever their order."""
-    result = np.empty(len(query_ids), dtype=np.int64)
-    result[_order(query_ids, folds, seed)] = np.arange(len(query_ids)) % folds
-    return result
-
-
-def _order(query_ids: list[str], folds: int, seed: int) -> Array:
-    return np.argsort([seed_of(seed, folds, query) for query in query_ids], kind="stable")
-
-
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:
     """Draw the fold of every query, ``[Q]``; groups stay whole, so sizes differ by at most the largest group."""
     ids = lists.query_ids
     groups = query_groups(lists, grouping, len(ids) // folds)
     sizes = np.bincount(groups)
     taken, fold = np.zeros(folds, np.int64), dict[int, int]()
-    for group in groups[_order(ids, folds, seed)].tolist():
+    order = np.argsort([seed_of(seed, folds, query) for query in ids], kind="stable")  # whatever the order of the ids
+    for group in groups[order].tolist():
         if group not in fold:
             fold[group] = int(taken.argmin())
             taken[fold[group]] += sizes[group]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rerank.collections import Qrels, as_qrels
 from rerank.collections.records import read_records
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.html import ROWS, shown
 from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
@@ -308,22 +308,11 @@ class Lists:
 
         Args:
             lists: their positions, in the order that is wanted; a mask, ``[Q]`` bool; or a slice.
-
-        Raises:
-            UserError: what is neither, or positions beyond the lists.
         """
         chosen: Any = lists if isinstance(lists, slice) else np.atleast_1d(np.asarray(lists))
         if not isinstance(chosen, slice) and not chosen.size:
             chosen = chosen.astype(np.int64)  # an empty list is one of floats to NumPy
-        try:
-            positions = np.arange(len(self))[chosen]
-        except (IndexError, TypeError):
-            positions = None
-        if positions is None or positions.ndim != 1:
-            raise UserError(
-                f"select: expected whole numbers below {len(self)}, or a mask of {len(self)} truth values, not "
-                f"{one_line(lists)[:50]}"
-            )
+        positions = np.arange(len(self))[chosen]
         return Lists(self.store, self.queries[positions], self.starts[positions], self.lengths[positions])
 
     def in_blocks(self, rows: int) -> Iterator[Lists]:

@@ -174,8 +174,6 @@ class BM25:
         self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None
     ) -> Generator[list[Scored]]:
         """Search for one query after the other, as `search` does; memory holds the lists of 32 queries a thread."""
-        if depth < 1:
-            raise UserError(f"depth is {depth}; expected 1 or more")
         threads = threads or os.cpu_count() or 1
         java_list = java_class("java.util.ArrayList")
         with open_index(index) as searcher:

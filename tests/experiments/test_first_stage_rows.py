@@ -14,7 +14,7 @@ from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
 from rerank.experiments.cells import file_name
 from rerank.features.letor import letor_lists
-from rerank.lists.folds import fold_of
+from rerank.lists.folds import drawn_folds
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
@@ -119,7 +119,7 @@ def test_what_the_folds_rank_is_a_column_out_of_fold(lists: Lists, tmp_path: Pat
     folders = sorted((tmp_path / "out" / "cells" / "ListNet").glob("fold-*/seed-42/point-*"))
     (tmp_path / "folds.trec").write_text("".join((folder / "test.trec").read_text() for folder in folders))
     assert main(["add", f"--lists={tmp_path / 'lists'}", f"--run=ce={tmp_path / 'folds.trec'}"]) == 0
-    of, stored = fold_of(lists.query_ids, 3, 0), Lists.open(tmp_path / "lists")
+    of, stored = drawn_folds(lists, 3, 0), Lists.open(tmp_path / "lists")
     for fold, folder in enumerate(folders):
         tested = stored.select(of == fold)
         model = load_model(folder / "best", mix=False)

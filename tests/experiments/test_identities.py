@@ -13,7 +13,7 @@ from rerank.collections import open_collection
 from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.folds import FoldsData, fold_of
+from rerank.lists.folds import FoldsData, drawn_folds
 from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
@@ -70,7 +70,7 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     lists = Lists.open(tmp_path / "lists")
     regraded = "q4"
     candidates = [scored.id for scored in lists.run()["q4"]]
-    tested = int(fold_of(lists.query_ids, 3, FoldsData(str(tmp_path / "lists"), 1, 3).seed)[4]) + 1
+    tested = int(drawn_folds(lists, 3, FoldsData(str(tmp_path / "lists"), 1, 3).seed)[4]) + 1
     judgments = tmp_path / "collection" / "qrels" / "test.tsv"
     lines = judgments.read_text().splitlines()
     chosen = next(i for i, line in enumerate(lines) if line.startswith("q4\t") and line.split("\t")[1] in candidates)

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -153,8 +152,6 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "texts: id None": (lambda f: rerank.Texts({NONE: "s"}, {"q": "x"}), r"documents: no id"),
     "queries: id None": (lambda f: rerank.retrieve(texts(), queries={NONE: "x"}), r"queries: no id"),
     # choosing and saving
-    "mask of another length": (lambda f: lists().select(np.ones(3, bool)), r"select: .*mask of 2"),
-    "number too large": (lambda f: lists().select([2]), r"select: expected whole numbers below 2"),
     "query twice": (lambda f: lists().select([0, 0]).save(f / "l"), r"query 'q1' is chosen twice"),
     "column that is a list": (lambda f: lists().store.add_column("c", [1.0, 2.0, 3.0]), r"column c: expected an array"),  # type: ignore[list-item]
     "depth below 0": (lambda f: lists().top(-1), r"top: depth -1; expected a whole number"),

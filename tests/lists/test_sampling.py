@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.errors import UserError
-from rerank.lists.folds import fold_of
 from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random, Sampler
 from rerank.lists.view import Lists
 
@@ -63,16 +62,6 @@ def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
         drawn = int(kind[chosen].sum())
         assert drawn == (min(n, kind.sum()) if distinct else n * kind.any())
     np.testing.assert_array_equal(chosen, sampler.sample(labels, seed))
-
-
-@given(st.sets(st.text(min_size=1, max_size=4), min_size=5, max_size=60), st.integers(2, 5), st.randoms())
-def test_folds_are_even_and_do_not_depend_on_order(ids: set[str], folds: int, rng: object) -> None:
-    names = sorted(ids)
-    found = dict(zip(names, fold_of(names, folds, 0), strict=True))
-    sizes = np.bincount(list(found.values()), minlength=folds)
-    assert sizes.max() - sizes.min() <= 1
-    turned = names[::-1]
-    assert dict(zip(turned, fold_of(turned, folds, 0), strict=True)) == found
 
 
 @pytest.mark.parametrize(

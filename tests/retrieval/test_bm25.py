@@ -109,9 +109,7 @@ build_index(Killed(sys.argv[1]))
     assert BM25().search(index, [Query("1", "pear")])["1"][0].id == "d9"
 
 
-def test_impossible_searches_are_refused(tmp_path: Path, fruit: Collection) -> None:
-    with pytest.raises(UserError, match="depth is 0; expected 1 or more"):
-        BM25().search(build_index(fruit), [], depth=0)
+def test_search_refuses_a_folder_without_an_index(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a Lucene index that can be read"):
         BM25().search(tmp_path, [Query("1", "a")])
 
