@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -125,13 +125,10 @@ class GradientAccumulator:
         self._device = accelerator.device
         self._logged_modes: set[Mode] = set()
 
-    def accumulate(
-        self, batch: list[ListSample], step: int, progress: float = 0.0, moved: Callable[[float], object] | None = None
-    ) -> StepResult:
+    def accumulate(self, batch: list[ListSample], step: int, progress: float = 0.0) -> StepResult:
         """Accumulate the batch gradient in ``.grad``, identical on every rank; leave it empty if no list has a signal.
 
-        Term weights may change with the ``progress`` of the run, from 0 to 1. After each pass ``moved`` is told its
-        share of the step.
+        Term weights may change with the ``progress`` of the run, from 0 to 1.
 
         Raises:
             UserError: memory ran out and nothing is left to cut, or scores or the loss are not finite.
@@ -142,7 +139,7 @@ class GradientAccumulator:
         start = RngSnapshot(self.scorer, self._device)
         while True:
             try:
-                losses = self._backpropagate_all(lists, terms, moved)
+                losses = self._backpropagate_all(lists, terms)
                 break
             except _OutOfMemory as error:
                 self._back_off(error, step)
@@ -172,12 +169,10 @@ class GradientAccumulator:
         owners = deal(self._tokens(lists), processes)
         return [sample for owner, sample in zip(owners, lists, strict=True) if owner == process]
 
-    def _backpropagate_all(
-        self, lists: list[ListSample], terms: list[ActiveTerm], moved: Callable[[float], object] | None
-    ) -> list[MicroBatchLoss]:
+    def _backpropagate_all(self, lists: list[ListSample], terms: list[ActiveTerm]) -> list[MicroBatchLoss]:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
         batches = list(self._micro_batches(self._share(lists)))
-        own, documents = len(batches), sum(len(sample.rows) for samples, _ in batches for sample in samples)
+        own = len(batches)
         forwards = [self._forward(samples) for samples, _ in batches]
         passes = [Passes(self._mode(batch[1]), len(part.chunks)) for batch, part in zip(batches, forwards, strict=True)]
         if self.accelerator.is_fsdp2:  # weights are gathered in every pass
@@ -195,7 +190,6 @@ class GradientAccumulator:
             forward.pad(planned.chunks)
             if number <= own:
                 losses.append(MicroBatchLoss(samples, terms, self.targets, self._device))
-                forward.on_scored = _share_of(moved, documents * (1 if planned.mode == "full" else 2))
             try:
                 backpropagate(planned.mode, forward, losses[-1] if number <= own else _zero, number == len(passes))
             except Exception as error:
@@ -318,7 +312,3 @@ def _zero(scores: Tensor) -> Tensor:
 def _starts(lists: list[ListSample]) -> Array:
     lengths = np.array([len(sample.rows) for sample in lists])
     return np.cumsum(lengths) - lengths
-
-
-def _share_of(moved: Callable[[float], object] | None, passes: int) -> Callable[[int], object] | None:
-    return None if moved is None or not passes else lambda count: moved(count / passes)

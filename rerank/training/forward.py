@@ -82,7 +82,6 @@ class ChunkedForward:
         chunks: positions in ``rows`` that are scored together.
         empty: the number of chunks at the beginning that count for nothing.
         difference: largest difference between first and second scores, as a share of the largest score.
-        on_scored: told the number of documents after each pass.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class ChunkedForward:
     ) -> None:
         self.accelerator, self.model, self.scorer, self.inputs = accelerator, model, scorer, inputs
         self.device = accelerator.device
-        self.on_scored: Callable[[int], object] | None = None
         self.rows, self._list_of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         self.empty = 0
@@ -114,8 +112,6 @@ class ChunkedForward:
         beside = None if self._beside is None else sent(self._beside[torch.from_numpy(chunk)], self.device)
         with self.accelerator.autocast():
             scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()}, beside)
-        if self.on_scored is not None:
-            self.on_scored(len(scores))
         return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:

@@ -50,9 +50,6 @@ from rerank.training.validation import Validation
 PRECISIONS: dict[str, Precision] = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
 """Our name of each of Accelerate's precisions."""
 
-BAR = "{desc}: {percentage:3.0f}%|{bar}| {n:.1f}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}{postfix}]"
-"""Steps with a digit: one may take minutes."""
-
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
 
@@ -228,13 +225,12 @@ class Trainer:
             initial=state.epoch_step,
             desc=f"epoch {state.epoch + 1}/{config.epochs}",
             unit=" steps",
-            bar_format=BAR,
             disable=None if self.main else True,
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for batch in self.batches.epoch(state.epoch, state.epoch_step):
             torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
-            done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps, bar.update)
+            done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps)
             if done.lists:
                 norm = self.accelerator.clip_grad_norm_(
                     self.forward.parameters(), config.optimization.max_grad_norm or float("inf")
@@ -244,14 +240,14 @@ class Trainer:
                 self.optimizer.step()
             rate = self.scheduler.get_last_lr()[0]
             self.scheduler.step()
-            self.optimizer.zero_grad()
+            self.forward.zero_grad()
             state.add(done)
             lists, documents = lists + len(batch), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
             shown = {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}
             bar.set_postfix(shown, refresh=False)
-            bar.update(state.epoch_step - bar.n)  # the step is done, whatever its chunks added up to
+            bar.update()
             counted = {"lists": done.lists, "dead_lists": done.dead}
             logged = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
             self._log(state, {**logged, "learning_rate": rate, **speed})

@@ -243,15 +243,6 @@ def test_what_a_token_costs(tmp_path: Path) -> None:
     assert free is not None and 0 < free < 1.2 * available
 
 
-def test_two_processes_with_unequal_lists(model: CrossEncoder, lists: Lists, tmp_path: Path) -> None:
-    """They have different numbers of lists, documents and chunks; both end with the gradient that one process gets."""
-    whole = gradients(model, lists, LOSS)
-    options = {"gradient": "cached", "token_budget": 300}
-    for value, found in by_two(tmp_path, lambda process: gradients(model, lists, LOSS, **options)):
-        assert value == pytest.approx(whole[0], rel=1e-5)
-        assert_equal(found, whole[1])
-
-
 def _unused_after(folder: Path) -> dict[str, Tensor]:
     """Three steps of a network with a parameter that no score depends on."""
     lists, model = features(folder)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from accelerate.utils import write_basic_config
 
 from rerank.errors import UserError
 from rerank.lists.data import ListsData
@@ -18,6 +22,8 @@ from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.config import TrainConfig
 from rerank.training.launch import agree, chosen_precision, micro_batch_size, start_accelerator
+from tests.builders import write_features
+from tests.conftest import ROOT
 from tests.forked import fork, ranks
 from tests.training.helpers import by_two
 
@@ -62,12 +68,15 @@ def test_precision_comes_from_the_launcher_or_the_configuration(
     [
         ("fp32", "bf16", "^precision: fp32 contradicts accelerate launch --mixed_precision bf16"),
         ("auto", "fp8", "^accelerate launch: --mixed_precision fp8 is not supported"),
+        ("auto", "fp16", "^accelerate launch --mixed_precision: fp16 needs a GPU, and there is none; use bf16 or fp32"),
+        ("fp16", "no", "^precision: fp16 needs a GPU"),
     ],
 )
-def test_precision_raises_when_launcher_and_configuration_differ(
+def test_precision_raises_when_it_cannot_be_had(
     configured: str, switch: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", switch)
+    monkeypatch.setattr(launch, "on_cpu", lambda: True)
     with pytest.raises(UserError, match=said):
         chosen_precision(configured)  # type: ignore[arg-type]
 
@@ -144,3 +153,73 @@ def test_the_processes_of_a_script_meet_for_each_task() -> None:
     for process in processes:
         process.join(120)
     assert [process.exitcode for process in processes] == [0, 0]
+
+
+def launched(launcher: list[str], folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Train a small network by a command of its own."""
+    features = write_features(folder / "train.txt")
+    command = [sys.executable, "-m", *launcher, "--data=LetorData", f"--data.train={features}", "--model=MLP"]
+    command += ["--model.hidden=[4]", "--loss=ListNet", "--batch_size=8", "--steps_per_epoch=2", "--tracker=[]", *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = [*command, f"--output={folder / 'run'}"]
+    return subprocess.run(done, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+SCRIPT = str(ROOT / "scripts" / "train.py")
+ACCELERATE = ["accelerate.commands.launch", f"--config_file={ROOT / 'configs' / 'accelerate' / 'gpus.yaml'}"]
+ACCELERATE += [
+    "--num_processes=2",
+    "--main_process_port=0",
+    "--mixed_precision=bf16",
+    "--gradient_accumulation_steps=2",
+]
+TORCHRUN = ["torch.distributed.run", "--nproc_per_node=2", "--standalone"]
+KEYS = ["--precision=bf16", "--gradient_accumulation_steps=2"]
+TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "words", "line"),
+    [
+        (["rerank", "train"], KEYS, "1 process × 2 micro-batches × 4 lists = 8 lists per step, bf16"),
+        ([*TORCHRUN, SCRIPT], KEYS, TWO),
+        ([*ACCELERATE, SCRIPT], [], TWO),
+        ([*ACCELERATE, "-m", "rerank", "train"], [], TWO),
+        ([*ACCELERATE, "--dynamo_backend=aot_eager", SCRIPT], [], f"{TWO}, aot_eager"),
+    ],
+)
+def test_every_launcher_trains_and_logs_the_cut(
+    launcher: list[str], words: list[str], line: str, tmp_path: Path
+) -> None:
+    done = launched(launcher, tmp_path, *words)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"{line}\n" in done.stderr
+    assert (tmp_path / "run" / "measures.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "code", "said"),
+    [
+        ("default", 0, "8 lists per step, bf16"),
+        ("fsdp", 1, "accelerate launch: FSDP needs GPUs, and there are none; leave --use_fsdp out"),
+        ("deepspeed", 1, "DeepSpeed is not"),
+    ],
+)
+def test_a_file_of_accelerate_config_trains_or_ends_with_a_line(
+    file: str, code: int, said: str, tmp_path: Path
+) -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("what a machine without a GPU does")
+    path = ROOT / "configs" / "accelerate" / "fsdp.yaml"
+    if file != "fsdp":
+        path = tmp_path / "config.yaml"
+        write_basic_config("bf16", str(path))
+    if file == "deepspeed":
+        text = path.read_text().replace('"distributed_type": "NO"', '"distributed_type": "DEEPSPEED"')
+        path.write_text(text.replace('"use_cpu": true', '"use_cpu": false, "deepspeed_config": {"zero_stage": 2}'))
+    launcher = ["accelerate.commands.launch", f"--config_file={path}", "--num_processes=1", SCRIPT]
+    done = launched(launcher, tmp_path)
+    assert done.returncode == code, done.stderr[-2000:]
+    assert said in done.stderr

@@ -24,6 +24,7 @@ from rerank.training import launch, trainer
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.forward import ScoringModule
 from tests.builders import random_run, train, write_collection, write_features
+from tests.close import gradients_of
 from tests.training.helpers import assert_equal, assert_near, by_two, gradients, stopping_at, whole_batch
 
 LENGTHS = {"query_length": 8, "document_length": 24}
@@ -49,27 +50,24 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     return build_lists(open_collection(name), random_run(name, [150, 3, 20, 30, 7, 3, 12]), folder / "lists")
 
 
-def gradients_of_shards(model: CrossEncoder, lists: Lists, gradient: Any) -> Any:
-    accelerator = sharded(launch.start_accelerator("fp32"))
+def gradients_of_two(model: CrossEncoder, lists: Lists, gradient: Any, shards: bool) -> Any:
+    accelerator = launch.start_accelerator("fp32")
     optimizer = torch.optim.AdamW(model.parameters())
-    forward, _ = accelerator.prepare(ScoringModule(model), optimizer)
-    assert isinstance(forward, FSDPModule)
+    forward, _ = (sharded(accelerator) if shards else accelerator).prepare(ScoringModule(model), optimizer)
+    assert isinstance(forward, FSDPModule) == shards
     model.train()
     inputs, limits = model.inputs(lists), MemoryLimits(300)
     step = GradientAccumulator(accelerator, forward, inputs, lists, LOSS, limits, 1, gradient)
     value = step.accumulate(whole_batch(lists), 1).loss
-    found = {}
-    for name, parameter in model.named_parameters():
-        if parameter.grad is not None:
-            assert isinstance(parameter.grad, DTensor)
-            found[name] = parameter.grad.full_tensor()
-    return value, found
+    found = gradients_of(model)
+    return value, {name: part.full_tensor() if isinstance(part, DTensor) else part for name, part in found.items()}
 
 
+@pytest.mark.parametrize("shards", [True, False])
 @pytest.mark.parametrize("gradient", ["full", "cached"])
 @pytest.mark.parametrize("start", [None, "bm25"])
-def test_gradient_of_a_sharded_model_is_that_of_one_process(
-    start: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
+def test_gradient_of_two_processes_with_unequal_lists_is_that_of_one(
+    start: str | None, gradient: str, shards: bool, tiny_model: Path, lists: Lists, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
     model = CrossEncoder(str(tiny_model), start=start, **LENGTHS)  # type: ignore[arg-type]
@@ -78,7 +76,7 @@ def test_gradient_of_a_sharded_model_is_that_of_one_process(
             torch.nn.init.normal_(parameter, std=0.1)
     whole = gradients(model, lists, LOSS)
     model.zero_grad(set_to_none=True)
-    both = by_two(tmp_path, lambda process: gradients_of_shards(model, lists, gradient))
+    both = by_two(tmp_path, lambda process: gradients_of_two(model, lists, gradient, shards))
     assert not any(isinstance(one, str) for one in both), both
     for value, found in both:
         assert value == pytest.approx(whole[0], rel=1e-5)
