@@ -106,7 +106,9 @@ class Here(NamedTuple):
         given: dict[str, Any] = {"query_length": 32, "document_length": 256, "dropout": dropout}
         if SHAPES[shape][0] != "qwen3":
             return CrossEncoder(str(folder), **given).to(self.device)
-        return Decoder(str(folder), head="hf", template="plain", lora=lora, **given).to(self.device)
+        return Decoder(
+            str(folder), head="hf", template="query: {query}\ndocument: {document}\nrelevant:", lora=lora, **given
+        ).to(self.device)
 
     def pairs(self, model: Any, queries: int, depth: int) -> tuple[Any, Any]:
         """Lists of pairs of about 270 tokens, two relevant ones in each; and what the model reads of them."""

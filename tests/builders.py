@@ -159,6 +159,9 @@ def write_folds(folder: Path, features: int = 6) -> Path:
     return folder
 
 
+PROMPT = "query: {query}\ndocument: {document}\nrelevant:"
+"""A template of decoders that answer yes or no."""
+
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """How Qwen's tokenizer takes a text apart before it looks for tokens."""
 

@@ -127,7 +127,11 @@ class RanksTexts(ABC):
 
     @abstractmethod
     def scores_of(
-        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
+        self,
+        query: str,
+        documents: Sequence[str],
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+        instruction: str | None = None,
     ) -> Array:
         """Scores of documents for a query, ``[n]`` float32; see :meth:`rank`."""
 
@@ -138,6 +142,7 @@ class RanksTexts(ABC):
         top_k: int | None = None,
         return_documents: bool = False,
         columns: Mapping[str, Sequence[float] | Array] | None = None,
+        instruction: str | None = None,
     ) -> list[dict[str, Any]]:
         """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
 
@@ -150,6 +155,7 @@ class RanksTexts(ABC):
             return_documents: whether their texts are returned, too.
             columns: for a model that starts from columns, or a mix of them, the first stage's scores of these
                 documents, ``{"bm25": [12.1, …]}``; None or NaN where it has none. A mix computes cosines itself.
+            instruction: what the model is told to look for, if its template has a place for it; None for its own.
 
         Raises:
             UserError: a column that is needed is missing, or has not a number for every document; or the model that is
@@ -158,7 +164,7 @@ class RanksTexts(ABC):
         check_value("top_k", top_k, Count | None)
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise UserError(f"rank: expected documents, a list of texts, not {reprlib.repr(documents)}")
-        scores = self.scores_of(query, documents, columns)
+        scores = self.scores_of(query, documents, columns, instruction)
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]
         if self.calibration is not None:

@@ -47,7 +47,7 @@ def write_card(
     from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
     text, base = "head" in contract, contract.get("name", "")
-    plain = contract.get("head") == "hf" and contract.get("long") == "truncate" and "template" not in contract
+    plain = contract.get("long") == "truncate"  # a text model that sentence-transformers loads
     loss = config["loss"]["class_path"].rpartition(".")[2] if config.get("loss") else None
     loaded = measures.get("text_alone", measures)  # of a model that starts from columns: what the hub's library loads
     split = "test" if "test" in loaded else "validation"

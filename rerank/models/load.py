@@ -43,8 +43,8 @@ MODELS = {
 def load_model(folder: str | Path, mix: bool = True) -> Model:
     """Load a trained model of any kind.
 
-    A folder without ``rerank.json``, or a name on the hub, is a cross-encoder, if it is neither an adapter nor one of
-    the decoders whose prompts are known (Qwen3-Reranker, mxbai-rerank-v2, bge-reranker-v2-gemma).
+    A folder without ``rerank.json``, or a name on the hub, is a reranker as sentence-transformers or Transformers saves
+    it: a :class:`rerank.Decoder` if its architecture is one or it is an adapter, else a :class:`rerank.CrossEncoder`.
 
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
@@ -83,7 +83,7 @@ load = load_model
 def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
-    if not (name := contract.get("class")):  # nobody saved it with ours: adapters and known rerankers are decoders'
+    if not (name := contract.get("class")):
         name = "Decoder" if import_module(MODELS["Decoder"]).Decoder.knows(str(folder)) else "CrossEncoder"
     if "." in name:  # a user's
         kind = name.rpartition(".")[2]

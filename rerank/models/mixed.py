@@ -178,7 +178,11 @@ class Mixed(RanksTexts, Model):
         return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
 
     def scores_of(
-        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
+        self,
+        query: str,
+        documents: Sequence[str],
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+        instruction: str | None = None,
     ) -> Array:
         """Scores of documents for a query, ``[n]`` float32, all that the first stage found: z is over them."""
         scores = np.zeros(len(documents), dtype=np.float32)
@@ -186,7 +190,7 @@ class Mixed(RanksTexts, Model):
             if not isinstance(self.model, RanksTexts):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
-            scores = self.model.scores_of(query, documents, own)
+            scores = self.model.scores_of(query, documents, own, instruction)
         return self.mixed_given(self.with_cosines(query, documents, columns), scores)
 
     def contract(self) -> dict[str, Any]:

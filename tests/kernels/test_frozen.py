@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from rerank.kernels.memory import kept
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
-from tests.builders import make_decoder
+from tests.builders import PROMPT, make_decoder
 from tests.close import gradients_of
 from tests.models.text.texts import draw_trained
 
@@ -40,7 +40,7 @@ def test_what_bf16_holds_is_held_in_it_and_nothing_changes(in_bf16: bool, tmp_pa
             for parameter in network.parameters():
                 parameter.copy_(parameter.bfloat16())
         network.save_pretrained(folder)
-    model = Decoder(str(folder), template="plain", lora=LoRA(rank=2))
+    model = Decoder(str(folder), template=PROMPT, lora=LoRA(rank=2))
     draw_trained(model, 0, "lora_B")
     frozen = [m for m in model.network.base_model.modules() if type(m) is nn.Linear and not m.weight.requires_grad]
     before, scores = [m.weight.clone() for m in frozen], model.text_scores(TEXTS, precision="fp32")

@@ -16,7 +16,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.mlp import MLP
 from rerank.scoring.in_sample import remember, shared_queries
-from tests.builders import make_decoder, make_model
+from tests.builders import PROMPT, make_decoder, make_model
 from tests.models.text.texts import draw_trained
 
 WEIGHTS = [0.2, 0.3, 0.5]
@@ -82,7 +82,7 @@ def test_average_weights_rejects_models_that_differ(tmp_path: Path, lists: Lists
     wide = CrossEncoder(str(make_model(tmp_path / "base64", hidden=64)), query_length=8, document_length=24)
     wide.prepare(lists, 0)
     wide.save(tmp_path / "wide")
-    decoder = Decoder(str(make_decoder(tmp_path / "decoder")), template="qwen3-reranker", lora=LoRA(rank=2))
+    decoder = Decoder(str(make_decoder(tmp_path / "decoder")), template=PROMPT, lora=LoRA(rank=2))
     decoder.save(tmp_path / "adapter")
     for folders, weights, match in [
         ([first], None, "two or more models"),

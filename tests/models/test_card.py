@@ -62,7 +62,7 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
 
 
 def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = trained(tmp_path, tiny_model, "--model.head=cls", "--data.validation_share=0")
+    run = trained(tmp_path, tiny_model, "--model.long=first", "--data.validation_share=0")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.to_dict()["library_name"] == "rerank"
     assert card.data.eval_results is None

@@ -9,7 +9,7 @@ import rerank
 from rerank.features.letor import letor_lists
 from rerank.models.contract import add_to_contract
 from rerank.models.load import write_ranker
-from tests.builders import make_decoder, make_rankers
+from tests.builders import PROMPT, make_decoder, make_rankers
 
 
 @pytest.fixture(scope="package")
@@ -30,9 +30,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     apart.prepare(rerank.Lists.from_dataframe(columns), 1)
     (place / "apart").mkdir()
     apart.save(place / "apart")
-    decoder = rerank.Decoder(
-        str(make_decoder(place / "qwen")), template="qwen3-reranker", query_length=16, document_length=32
-    )
+    decoder = rerank.Decoder(str(make_decoder(place / "qwen")), template=PROMPT, query_length=16, document_length=32)
     decoder.save(place / "decoder")
     attention = rerank.SelfAttention(width=8, hidden=8, blocks=1)
     attention.prepare(letor_lists(place / "train.txt"), 1)

@@ -14,7 +14,7 @@ from rerank.kernels.memory import kept
 from rerank.models.load import load_model
 from rerank.training.forward import ChunkedForward, ScoringModule, backpropagate
 from rerank.training.launch import start_accelerator
-from tests.builders import make_decoder, make_lists, train
+from tests.builders import PROMPT, make_decoder, make_lists, train
 from tests.close import gradients_of
 from tests.training.helpers import assert_same, metrics, stopping_at
 
@@ -26,8 +26,15 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(folder: Path, model: Path, output: str) -> list[str]:
     told = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2", "--tracker=[]"]
-    told += ["--model=Decoder", f"--model.name={model}", "--model.template=plain", "--model.document_length=16"]
-    told += ["--model.lora.rank=4", "--model.lora.dropout=0.1", "--loss=SoftmaxCE", "--precision=fp32"]
+    told += ["--model=Decoder", f"--model.name={model}", f"--model.template={folder / 'template.txt'}"]
+    (folder / "template.txt").write_text(PROMPT)  # as an option a text with colons would be YAML
+    told += [
+        "--model.document_length=16",
+        "--model.lora.rank=4",
+        "--model.lora.dropout=0.1",
+        "--loss=SoftmaxCE",
+        "--precision=fp32",
+    ]
     told += ["--optimization.encoder_lr=0.01", "--epochs=3", "--steps_per_epoch=4", "--batch_size=3"]
     return [*told, "--checkpoint_every=3", "--monitor=nDCG", "--gradient=cached", f"--output={folder / output}"]
 
@@ -55,7 +62,7 @@ def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_
 ) -> None:
     folder = make_decoder(tmp_path / "model", head=head)
     lists: Lists = make_lists(tmp_path, [40])
-    model = Decoder(str(folder), template="plain", lora=LoRA(rank=2), document_length=16)
+    model = Decoder(str(folder), template=PROMPT, lora=LoRA(rank=2), document_length=16)
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:

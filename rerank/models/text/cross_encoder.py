@@ -23,7 +23,7 @@ from rerank.models.base import FRESH_SEED, Inputs
 from rerank.models.contract import class_name, write_contract
 from rerank.models.text.from_texts import TextScorer
 from rerank.models.text.network import changes_itself, positions_of
-from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, score_rows
+from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, PairTemplate, score_rows
 from rerank.models.text.part import Spec, TextPart, tokens_on_gpu
 from rerank.models.text.start import Start, spread, start_at_zero
 from rerank.progress import log
@@ -229,22 +229,40 @@ class CrossEncoder(TextScorer):
                 f"{lists.store}: {tokens.truncated} of {len(tokens.documents)} documents are longer than "
                 f"{self.document_length} word pieces and were cut"
             )
-        return self.token_inputs(tokens, lists.store.query, lists.store.document)
+        asked = lists.store.queries
+        instructions = asked.column("instruction").to_pylist() if "instruction" in asked.column_names else []
+        return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions)
 
-    def pair_inputs(self, queries: Sequence[str], documents: Sequence[str]) -> Inputs:
+    def pair_inputs(
+        self, queries: Sequence[str], documents: Sequence[str], instructions: Sequence[str | None] = ()
+    ) -> Inputs:
         sides = (self.query_length, self.around[0], queries), (self.document_length, self.around[1], documents)
         tokens = [encode(self.tokenizer, Side(length, *around), texts)[0] for length, around, texts in sides]
         rows = np.arange(len(queries))
-        return self.token_inputs(Tokens.of(*tokens), rows, rows)
+        return self.token_inputs(Tokens.of(*tokens), rows, rows, instructions)
 
-    def token_inputs(self, tokens: Tokens, query: Array, document: Array) -> Inputs:
-        """What is read of texts as token ids, of which candidates are pairs."""
-        pairs = tokens, query, document, self.template
+    def token_inputs(
+        self, tokens: Tokens, query: Array, document: Array, instructions: Sequence[str | None] = ()
+    ) -> Inputs:
+        """What is read of texts as token ids, of which candidates are pairs; each query may have an instruction."""
+        templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
+        each = [templates[text] if text else self.template for text in instructions] if templates else None
+        pairs = tokens, query, document, self.template, each
         if self.long == "truncate":
             inputs = PairInputs(*pairs)
         else:
             inputs = ChunkInputs(*pairs, capacity=self.room - self.query_length, only_first=self.long == "first")
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
+
+    def _instructed(self, instruction: str) -> PairTemplate:
+        template = self.part.instructed(instruction)
+        document = self.document_length if self.long == "truncate" else 1
+        if (more := template.special - self.template.special) > self.room - self.query_length - document:
+            raise UserError(
+                f"instruction: {instruction[:40]!r} takes {more} more tokens than the usual one, for which there is no "
+                f"room; set a model.document_length below {self.document_length}"
+            )
+        return template
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         return score_rows(self.network, batch, self.long)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from types import MethodType
@@ -19,14 +20,25 @@ from rerank.kernels.flat import flatten, reads_flat
 from rerank.kernels.implementations import Implementations, Kernels
 from rerank.kernels.precision import Precision, hold_frozen
 from rerank.kernels.proof import use_flat_kernels
-from rerank.lists.tokens import Around, Side, encode
+from rerank.lists.tokens import NOTHING, Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.contract import hash_model
 from rerank.models.text.adapter import BASE as NAME
 from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.modules import (
+    LAYOUT,
+    LOGIT_SCORE,
+    default_prompt,
+    logit_score,
+    logit_tokens,
+    modules_of,
+    prompts_of,
+    reads_chat,
+    write_layout,
+)
 from rerank.models.text.network import (
-    IDENTITY,
+    RAW,
     check_found,
     is_decoder,
     keep_float32,
@@ -39,13 +51,16 @@ from rerank.models.text.network import (
 )
 from rerank.models.text.pairs import SHARED, Long, PairTemplate, score_rows
 from rerank.models.text.part import Loaded, Spec, TextPart, faster_on_gpu
-from rerank.models.text.prompt import Prompt
+from rerank.models.text.prompt import PLACES, Prompt, read_template
 from rerank.models.text.start import Start
-from rerank.models.weights import align
+from rerank.models.weights import align, find_model
 from rerank.settings.ranges import Count, Positive, Rate
 
 T5 = "t5"
 """An encoder whose decoder answers: monoT5's score is of the first word that it says."""
+
+INSTRUCTION = 64
+"""Tokens that queries' instructions may take by default, above those of the usual one."""
 
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
@@ -57,38 +72,43 @@ class DecoderPart(TextPart):
     usual = 64, 512  # decoders have more positions than anyone pays for
 
     def __init__(
-        self, spec: Spec, template: str | dict[str, Any] | None, instruction: str | None, lora: LoRA | None
+        self,
+        spec: Spec,
+        template: str | None,
+        answers: Sequence[str] | None,
+        instruction: str | None,
+        lora: LoRA | None,
     ) -> None:
         self.spec, self.lora, self.adapter = spec, lora, None
-        self.elsewhere = False  # other libraries read the weights, but cut a long document's prompt behind it, too
+        self.prompt: Prompt | None = None
+        self.elsewhere = False  # others know one length for both sides
         self.has_adapter = (spec.folder / CONFIG).is_file()
-        self._given = template, instruction
+        folder = spec.folder if (spec.folder / LAYOUT).is_file() or not self.has_adapter else self._base()
+        self.modules, self._answers_given, self.prompts = modules_of(folder), answers, prompts_of(folder)
+        self._instruction = instruction or default_prompt(self.prompts) or None
         self.head = spec.head or self._usual_head()
         own = any((spec.folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
         self.tokenizer = read_tokenizer(spec.folder if own or not self.has_adapter else self._base())
         self.tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
+        self._text: str | None = None
+        self._given_template = template is not None
+        if template is not None and PLACES.search(text := read_template(template)):
+            self._text = text
+        elif template is not None:
+            self.tokenizer.chat_template = text
+        elif not reads_chat(folder):
+            self.tokenizer.chat_template = None
 
     def _base(self) -> Path:
-        """Where the whole weights are: in the folder, or for an adapter in that of its base."""
+        """Return the folder of the whole weights: this one, or for an adapter that of its base."""
         folder = self.spec.folder
         return base_of(folder, self.spec.contract.get(BASE)) if self.has_adapter else folder
 
     def _usual_head(self) -> str:
         architectures = read_config(self._base(), None).architectures or [""]
         return "hf" if architectures[0].endswith("ForSequenceClassification") else "yes_no"
-
-    def _prompt(self) -> Prompt:
-        """What is read of a pair, by the arguments, the contract, or the name on the hub."""
-        template, instruction = self._given
-        chosen = template or self.spec.contract.get("template") or Prompt.usual(self.spec.name)
-        if chosen is None:
-            raise UserError(
-                f"model.template: it is not known how {self.spec.name} reads a pair; name a template (plain, if it is "
-                "no reranker yet)"
-            )
-        return Prompt.of(chosen, instruction)
 
     def load(self, seed: int) -> Loaded:
         folder, long = self._base(), self.spec.long
@@ -97,11 +117,22 @@ class DecoderPart(TextPart):
             raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
         if config.model_type == T5 and self.head == "hf":
             raise UserError(f"model.head hf: T5 answers in a word; choose yes_no, or load {folder} as a CrossEncoder")
+        if self.modules and not logit_tokens(self.modules):
+            raise UserError(f"{folder}: a decoder with {LAYOUT} and without {LOGIT_SCORE} is not read")
         if long not in ("truncate", "first", "max", "sum"):
             raise UserError(f"model.long {long}: a decoder has no CLS vector; choose truncate, first, max or sum")
         if self.lora is not None and self.has_adapter:
             raise UserError(f"model.lora: {self.spec.folder} has an adapter; leave lora out to train that one further")
-        self.prompt = self._prompt()
+        if self._text is not None:
+            self.prompt = Prompt.of_text(self._text, self._instruction)
+            self.tokenizer.chat_template = self.prompt.chat_template()
+        elif self.head != "hf" and not (self.modules or self._answers_given or self._given_template):
+            raise UserError(
+                f"model.template: the files of {self.spec.name} do not say how it reads a pair and which tokens make "
+                f"its score ({LAYOUT} with {LOGIT_SCORE}); name a template, and model.answers if they are not yes, no"
+            )
+        elif self.head != "hf" or self.tokenizer.chat_template is not None:
+            self.prompt = Prompt.of(self.tokenizer, config.model_type, self._instruction)
         with drawn_from(seed):
             network, missing = self._network(folder, config)
         align(network)
@@ -115,7 +146,8 @@ class DecoderPart(TextPart):
             network.config.pad_token_id = self.tokenizer.pad_token_id or 0
         else:
             network, missing = _load_language_model(folder, config), []
-            network.register_buffer("answers", torch.tensor(self._answers()), persistent=False)  # moves with it
+            self.answers = self._answers()
+            network.register_buffer("answers", torch.tensor(self.answers), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
         if config.model_type != T5:
@@ -130,7 +162,9 @@ class DecoderPart(TextPart):
         return network, missing
 
     def _joined(self, network: Any) -> tuple[PairTemplate, Around, int]:
-        """How a pair is joined, what stands around its sides, and the tokens of what stands behind them."""
+        """Return how a pair is joined, the text around its sides, and the number of tokens of the tails."""
+        if self.prompt is None:  # a classifier without a chat template: its tokenizer's pairs
+            return PairTemplate.of(self.tokenizer, with_types=False, apart=False), NOTHING, 0
         template, around = self.prompt.joined_by(self.tokenizer)
         tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in around]
         if tails[1] and self.spec.long != "truncate":
@@ -141,21 +175,35 @@ class DecoderPart(TextPart):
                 f"model.template: the prompt has {taken} tokens without query and document, {self.spec.name} has "
                 f"{positions} positions"
             )
-        self.tokenizer.chat_template = self.prompt.chat_template(self.tokenizer.bos_token or "")
         return template, around, sum(tails)
 
+    def instructed(self, instruction: str) -> PairTemplate:
+        if self.prompt is None:
+            return super().instructed(instruction)
+        template, around = self.prompt.joined_by(self.tokenizer, instruction)
+        if around != self.prompt.joined_by(self.tokenizer)[1]:
+            raise UserError("model.template: joins the instruction and a text; put a line's end between them")
+        return template
+
     def _answers(self) -> list[int]:
+        if self._answers_given is None and (ids := logit_tokens(self.modules)):
+            return ids
+        words = self._answers_given or ("yes", "no")
+        if len(words) not in (1, 2) or len(set(words)) < len(words):
+            raise UserError(f"model.answers: expected one word, or two that differ, not {', '.join(words)}")
         answers: list[int] = []
-        for word in (self.prompt.yes, self.prompt.no):
-            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"] if word is not None else None
-            if ids is not None and (len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id):
-                why = f"its tokenizer has no token {word!r}, the answer in model.template"
-                raise UserError(f"{self.spec.name}: {why}; name one it has")
-            answers += ids or []
+        for word in words:
+            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"]
+            if len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id:
+                raise UserError(
+                    f"model.answers: the tokenizer of {self.spec.name} has no token {word!r}; name one it has"
+                )
+            answers += ids
         return answers
 
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
-        return super().lengths(room, True)
+        told = self.prompt is not None and self.prompt.instructed is not None
+        return super().lengths(room - min(INSTRUCTION, room // 4) * told, True)
 
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)
@@ -167,8 +215,7 @@ class DecoderPart(TextPart):
         return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, precision)
 
     def contract(self) -> dict[str, Any]:
-        template = {"template": self.prompt.contract()}
-        return template if self.adapter is None else template | {BASE: hash_model(self._base())}
+        return {} if self.adapter is None else {BASE: hash_model(self._base())}
 
     def merged(self) -> Any:
         if self.adapter is None:
@@ -181,30 +228,39 @@ class DecoderPart(TextPart):
         return network
 
     def save(self, network: Any, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         if self.adapter is None:
             super().save(network, folder)
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        base = self.spec.given  # what was trained, whatever it was once made of
-        if self.has_adapter:
-            base = json.loads((self.spec.folder / CONFIG).read_text(encoding="utf-8"))[NAME]
-        save_adapter(self.adapter, folder, str(Path(base).resolve()) if Path(base).is_dir() else base)
+        else:
+            base = self.spec.given  # what was trained, whatever it was once made of
+            if self.has_adapter:
+                base = json.loads((self.spec.folder / CONFIG).read_text(encoding="utf-8"))[NAME]
+            save_adapter(self.adapter, folder, str(Path(base).resolve()) if Path(base).is_dir() else base)
+        prompts = self.prompts
+        if self.prompt is not None and self.prompt.instruction != (default_prompt(prompts) or None):
+            prompts = {"prompts": {"instruction": self.prompt.instruction}, "default_prompt_name": "instruction"}
+        chat = self.prompt is not None
+        if self.head == "hf":
+            write_layout(folder, "sequence-classification", [], prompts, chat)
+        else:
+            write_layout(folder, "text-generation", [logit_score(self.answers)], prompts, chat)
 
 
 class Decoder(CrossEncoder):
     r"""Scores a pair by a decoder's output after a prompt that contains query and document.
 
-    With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, as
-    Qwen3-Reranker, mxbai-rerank-v2 and bge-reranker-v2-gemma (which has no ``no``) have it; with ``hf`` it is what
-    the architecture's own classifier makes of the last token. A document that is too long is cut; the prompt behind it
-    never is. All else is as for a :class:`CrossEncoder`.
+    With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, or one
+    logit; with ``hf`` it is what the architecture's own classifier makes of the last token. The prompt and the tokens
+    come from the model's files, as sentence-transformers writes them (chat template, ``LogitScore``). A document that
+    is too long is cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
     """
 
     def __init__(
         self,
         name: str,
         head: Literal["yes_no", "hf"] | None = None,
-        template: str | dict[str, Any] | None = None,
+        template: str | None = None,
+        answers: list[str] | None = None,
         instruction: str | None = None,
         lora: LoRA | None = None,
         query_length: Count | None = None,
@@ -221,10 +277,12 @@ class Decoder(CrossEncoder):
             name: a model folder or a name on the Hugging Face hub; of an adapter its own.
             head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. None takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
-            template: the prompt: the name of one that is shipped (qwen3-reranker, mxbai-rerank-v2,
-                bge-reranker-v2-gemma, monot5, plain), a YAML or JSON file, or its keys. None takes the saved model's
-                own, or that of a model on the hub that is known.
-            instruction: what the model is told to look for; None takes the template's own.
+            template: the prompt: a text with the places {query}, {document} and perhaps {instruction}, a file with such
+                a text, or a chat template (Jinja) for messages of the roles query, document and system. None takes the
+                model's own chat template; a classifier without one reads the pair as its tokenizer joins it.
+            answers: the words, of one token each, whose logits' difference is the score, or the one whose logit is.
+                None takes the tokens that the model's files name, else yes and no.
+            instruction: what the model is told to look for; None takes the model's own.
             lora: train adapters of this kind in place of the weights; None trains the weights, or the adapter that the
                 folder has.
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.
@@ -241,7 +299,7 @@ class Decoder(CrossEncoder):
         """
         nn.Module.__init__(self)
         spec = Spec(name, head, query_length, document_length, dropout, long)
-        part = DecoderPart(spec, template, instruction, lora)
+        part = DecoderPart(spec, template, answers, instruction, lora)
         self._make(name, part, Start.of(start, start_depth, start_weight, spec.contract))
 
     part: DecoderPart
@@ -253,11 +311,12 @@ class Decoder(CrossEncoder):
 
     @staticmethod
     def knows(name: str) -> bool:
-        """Whether this is an adapter's folder, or a decoder on the hub whose prompt is known."""
-        return (Path(name) / CONFIG).is_file() or Prompt.usual(name) is not None
+        """Tell decoders, and their adapters, from encoders."""
+        folder = find_model(name)
+        return (folder / CONFIG).is_file() or is_decoder(read_config(folder, None))
 
     @property
-    def prompt(self) -> Prompt:
+    def prompt(self) -> Prompt | None:
         return self.part.prompt
 
     def head_parameters(self) -> set[str]:
@@ -273,7 +332,7 @@ def _load_language_model(folder: Path, config: Any) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     kind = cast(Any, AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM)
-    config.sentence_transformers = IDENTITY
+    config.sentence_transformers = RAW
     with reading(folder):
         network, info = kind.from_pretrained(folder, **loading(config))
     check_found(network, info, folder)

@@ -27,11 +27,17 @@ class TextScorer(RanksTexts, Scorer):
     start: Start
 
     @abstractmethod
-    def pair_inputs(self, queries: Sequence[str], documents: Sequence[str]) -> Inputs:
-        """What is read of pairs of texts."""
+    def pair_inputs(
+        self, queries: Sequence[str], documents: Sequence[str], instructions: Sequence[str | None] = ()
+    ) -> Inputs:
+        """What is read of pairs of texts, and of the instruction of each pair."""
 
     def predict(  # type: ignore[override]  # what others call options is refused with a hint
-        self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, **others: Any
+        self,
+        pairs: Iterable[tuple[str, str]] | Lists,
+        budget: int | None = None,
+        instruction: str | None = None,
+        **others: Any,
     ) -> Array:
         """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
 
@@ -40,6 +46,8 @@ class TextScorer(RanksTexts, Scorer):
         Args:
             pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass; None for what suits the machine.
+            instruction: what the model is told to look for, if its template has a place for it; None for its own. Lists
+                have an instruction for each query.
             others: nothing; options of other libraries are refused by name.
 
         Returns:
@@ -55,32 +63,46 @@ class TextScorer(RanksTexts, Scorer):
             way = "; probabilities(…) gives them" if "prob" in name else way
             raise UserError(f"predict: there is no {name}{way}")
         if isinstance(pairs, Lists):
+            if instruction:
+                raise UserError("instruction: is for pairs; give lists a column instruction")
             return super().predict(pairs, budget)
         if self.start.columns:
             raise UserError(
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
                 "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
             )
-        return self.text_scores(pairs, budget)
+        return self.text_scores(pairs, budget, instructions=instruction)
 
     def text_scores(
-        self, pairs: Iterable[tuple[str, str]], budget: int | None = None, precision: Precision = "auto"
+        self,
+        pairs: Iterable[tuple[str, str]],
+        budget: int | None = None,
+        precision: Precision = "auto",
+        instructions: str | Sequence[str | None] | None = None,
     ) -> Array:
-        """Raw scores of text pairs, ``[n]`` float32, by the text part alone; see :meth:`predict`."""
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone; see :meth:`predict`.
+
+        ``instructions`` are those of each pair, or one for all.
+        """
         check_value("budget", budget, Count | None)
         queries, documents = _sides(pairs)
         self.warn_if_untrained()
         with ALONE:
-            inputs, rows = self.pair_inputs(queries, documents), np.arange(len(queries))
+            each = [instructions] * len(queries) if isinstance(instructions, str) else instructions or ()
+            inputs, rows = self.pair_inputs(queries, documents, each), np.arange(len(queries))
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def scores_of(
-        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None = None
+        self,
+        query: str,
+        documents: Sequence[str],
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+        instruction: str | None = None,
     ) -> Array:
         """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        scores = self.text_scores([(query, document) for document in documents])
+        scores = self.text_scores([(query, document) for document in documents], instructions=instruction)
         return self.add_start(scores, columns or {}) if self.start.columns else scores
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:

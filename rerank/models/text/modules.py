@@ -43,8 +43,8 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{folder / LAYOUT}: expected modules with type and path; copy the model again") from error
     transformer, *behind = [entry | {"config": _json(folder / entry["path"] / "config.json")} for entry in named]
-    last = behind[-1]["config"].get("module_output_name") if behind else None
-    if not behind or (last != SCORES and _settings(folder).get("model_type") != "CrossEncoder"):
+    known = _settings(folder).get("model_type") == "CrossEncoder" or bool(behind and logit_tokens(behind))
+    if not behind or not (known or behind[-1]["config"].get("module_output_name") == SCORES):
         return []  # one label of the architecture's own, or an embedding model
     for entry in (transformer, *behind):
         if not entry["type"].startswith("sentence_transformers."):
@@ -172,6 +172,30 @@ def write_layout(folder: Path, task: str, modules: Sequence[Any], prompts: dict[
         "default_prompt_name": None,
     }
     write_json(folder / SETTINGS, settings | prompts)
+
+
+def logit_score(tokens: Sequence[int]) -> Any:
+    """Make the module of a decoder that answers with one token or another."""
+    from sentence_transformers.cross_encoder.modules import LogitScore
+
+    return LogitScore(tokens[0], tokens[1] if len(tokens) > 1 else None)
+
+
+def logit_tokens(entries: Sequence[dict[str, Any]]) -> list[int]:
+    """Return the tokens whose logits a decoder's score is made of; empty if its modules name none."""
+    last: dict[str, Any] = entries[-1] if entries else {"type": ""}
+    if last["type"].rpartition(".")[2] != LOGIT_SCORE:
+        return []
+    tokens = [last["config"].get(f"{name}_token_id") for name in ("true", "false")]
+    if not isinstance(tokens[0], int) or not isinstance(tokens[1], int | None) or tokens[0] == tokens[1]:
+        raise UserError(f"{last['path']}/config.json: expected token ids, which differ, not {tokens}")
+    return [token for token in tokens if token is not None]
+
+
+def reads_chat(folder: Path) -> bool:
+    """Tell whether sentence-transformers reads pairs through the tokenizer's chat template, if there is one."""
+    modalities = _json(folder / TRANSFORMER).get("modality_config")
+    return modalities is None or "message" in modalities
 
 
 def prompts_of(folder: Path) -> dict[str, Any]:

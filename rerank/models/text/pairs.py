@@ -7,7 +7,7 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -48,6 +48,7 @@ class PairTemplate:
 
     Attributes:
         types: token type of prefix, query, middle, document and suffix; None where the model has none.
+        document_first: whether document and query change places.
     """
 
     prefix: Array
@@ -55,17 +56,21 @@ class PairTemplate:
     suffix: Array
     types: tuple[int, int, int, int, int] | None
     pad: int
+    document_first: bool = False
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True) -> PairTemplate:
-        """Encode a pair and see where the tokenizer puts its two sides."""
+    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True, apart: bool = True) -> PairTemplate:
+        """Encode a pair and see where the tokenizer puts its two sides, between which it needs to put a token.
+
+        (A decoder's classifier may read pairs without one: set ``apart`` to False.)
+        """
         encoded = tokenizer("a", "b", return_token_type_ids=True)
         query, document = ([i for i, of in enumerate(encoded.sequence_ids()) if of == side] for side in (0, 1))
         if not query or not document or tokenizer.pad_token_id is None:
             raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
         ids = np.asarray(encoded["input_ids"], dtype=np.int64)
         middle = ids[query[-1] + 1 : document[0]]
-        if not len(middle):
+        if apart and not len(middle):
             why = "its tokenizer joins query and document without anything between them"
             raise UserError(f"{tokenizer.name_or_path}: {why}; take one that has a template for pairs")
         types: tuple[int, int, int, int, int] | None = None
@@ -78,24 +83,41 @@ class PairTemplate:
     def special(self) -> int:
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
-    def end_to_end(self, queries: Array, documents: Array, lengths: Array) -> tuple[Array, Array | None]:
-        """Ids of pairs without padding, ``[T]`` int64, and their token types, where the model has them."""
+    def end_to_end(
+        self, queries: Array, documents: Array, lengths: Array, each: Sequence[PairTemplate] | None = None
+    ) -> tuple[Array, Array | None]:
+        """Return the ids of pairs without padding, ``[T]`` int64, and their token types if the model has them.
+
+        Args:
+            queries: ids of the queries, end to end.
+            documents: ids of the documents, end to end.
+            lengths: of query and document, ``[n, 2]``.
+            each: the template of each pair; None for this one.
+        """
         sizes = np.empty((len(lengths), 5), dtype=np.int64)
-        sizes[:, ::2] = len(self.prefix), len(self.middle), len(self.suffix)
-        sizes[:, 1::2] = lengths
+        query, document = (3, 1) if self.document_first else (1, 3)
+        sizes[:, [query, document]] = lengths
+        for part, name in ((0, "prefix"), (2, "middle"), (4, "suffix")):
+            sizes[:, part] = [len(getattr(template, name)) for template in each or (self,)]
         ends = sizes.cumsum().reshape(sizes.shape)
         starts, ids = ends - sizes, np.empty(sizes.sum(), dtype=np.int64)
-        for part, special in zip((0, 2, 4), (self.prefix, self.middle, self.suffix), strict=True):
-            ids[starts[:, part, None] + np.arange(len(special))] = special
-        ids[ranges(starts[:, 1], sizes[:, 1])] = queries
-        ids[ranges(starts[:, 3], sizes[:, 3])] = documents
+        for part, name in ((0, "prefix"), (2, "middle"), (4, "suffix")):
+            if each is None:
+                ids[starts[:, part, None] + np.arange(sizes[0, part])] = getattr(self, name)
+            else:
+                special = np.concatenate([getattr(template, name) for template in each])
+                ids[ranges(starts[:, part], sizes[:, part])] = special
+        ids[ranges(starts[:, query], sizes[:, query])] = queries
+        ids[ranges(starts[:, document], sizes[:, document])] = documents
         return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
 
-    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
+    def join(
+        self, queries: list[Array], documents: list[Array], each: Sequence[PairTemplate] | None = None
+    ) -> dict[str, Tensor]:
         """Padded model input of pairs given as token ids: ``[n, L]`` int64 by the model's argument names."""
         lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
-        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
-        totals = lengths.sum(1) + self.special
+        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths, each)
+        totals = lengths.sum(1) + (self.special if each is None else [template.special for template in each])
         mask = np.arange(totals.max()) < totals[:, None]
         padded = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
         padded["input_ids"][mask] = ids
@@ -108,43 +130,65 @@ class PairTemplate:
 class PairInputs(Inputs):
     """Queries and documents as token ids without special tokens; each pair is one row."""
 
-    def __init__(self, tokens: Tokens, query: Array, document: Array, template: PairTemplate) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        query: Array,
+        document: Array,
+        template: PairTemplate,
+        of_queries: Sequence[PairTemplate] | None = None,
+    ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
+        self.of_queries = of_queries  # the template of each query; None if all have the same
+        self.special = np.array([one.special for one in of_queries or ()])
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
 
     def lengths(self, rows: Array) -> Array:
         lengths = self.query_lengths[self.query[rows]] + self.document_lengths[self.document[rows]]
-        return lengths + self.template.special
+        return lengths + self._special(self.query[rows])
+
+    def _special(self, query: Array) -> Any:
+        return self.template.special if self.of_queries is None else self.special[query]
+
+    def _each(self, query: Array) -> list[PairTemplate] | None:
+        return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
 
     def representatives(self, rows: Array) -> Array:
         query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])
+        if self.of_queries is not None:  # equal queries may have different instructions
+            templates = [id(self.of_queries[number]) for number in self.query[rows].tolist()]
+            query = np.unique(np.stack([query, templates]), axis=1, return_inverse=True)[1]
         _, first, pair = np.unique(query * len(rows) + document, return_index=True, return_inverse=True)
         return first[pair]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
         """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
-        documents = [self.documents[d] for d in self.document[rows]]
-        return self.template.join([self.queries[q] for q in self.query[rows]], documents)
+        query, documents = self.query[rows], [self.documents[d] for d in self.document[rows]]
+        return self.template.join([self.queries[q] for q in query], documents, self._each(query))
 
     def flat(self, rows: Array, network: Any) -> dict[str, Any]:
         """The same tokens end to end, as the network reads them; none is padded before."""
         query, document = self.query[rows], self.document[rows]
         lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
-        ids, types = self.template.end_to_end(self.queries.take(query), self.documents.take(document), lengths)
+        sides = self.queries.take(query), self.documents.take(document)
+        ids, types = self.template.end_to_end(*sides, lengths, self._each(query))
         shared = self._shared(query, lengths) if can_share(network) else 0
         tokens = {"input_ids": torch.from_numpy(ids)}
         if types is not None:
             tokens["token_type_ids"] = torch.from_numpy(types)
-        totals = lengths.sum(1) + self.template.special
+        totals = lengths.sum(1) + self._special(query)
         places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
         return lay(tokens, places, torch.from_numpy(totals), network, shared)
 
     def _shared(self, query: Array, lengths: Array) -> int:
         """With how many tokens all pairs begin, where that pays; each of them has a token that is its own."""
-        totals, same = lengths.sum(1) + self.template.special, len(self.template.prefix)
-        if (query == query[0]).all():
-            same += int(lengths[0, 0]) + len(self.template.middle)
+        templates = self._each(query) or [self.template]
+        if any(template is not templates[0] for template in templates):
+            return 0
+        totals, same = lengths.sum(1) + templates[0].special, len(templates[0].prefix)
+        if (query == query[0]).all() and not self.template.document_first:
+            same += int(lengths[0, 0]) + len(templates[0].middle)
         same = min(same, int(totals.min()) - 1)
         return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
@@ -193,7 +237,7 @@ class ChunkInputs(PairInputs):
     def lengths(self, rows: Array) -> Array:
         """Tokens of all chunks of every pair, query and special ones in each."""
         tokens, documents = self.sizes if self.only_first else self.document_lengths, self.document[rows]
-        beside = self.query_lengths[self.query[rows]] + self.template.special
+        beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
         return tokens[documents] + self.counts[documents] * beside
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
@@ -203,7 +247,8 @@ class ChunkInputs(PairInputs):
         for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
             ids = self.documents[document]
             texts += [ids[i * size : (i + 1) * size] for i in range(count)]
-        batch = self.template.join([self.queries[q] for q in np.repeat(self.query[rows], counts)], texts)
+        query = np.repeat(self.query[rows], counts)
+        batch = self.template.join([self.queries[q] for q in query], texts, self._each(query))
         return batch if self.only_first else batch | {CHUNKS: torch.from_numpy(counts)}
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:

@@ -131,8 +131,15 @@ class TextPart:
         words = np.setdiff1d(np.arange(min(config.vocab_size, len(self.tokenizer))), self.tokenizer.all_special_ids)
         longest = max(2, min(PROBE, positions_of(config, self.tokenizer)) - template.special)
         of_query = (longest - 1) // 4 + 1
-        sides = [[rng.choice(words, n) for n in lengths] for lengths in ((1, of_query), (2, longest - of_query))]
-        return template.join(*sides)
+        lengths = (1, of_query), (2, longest - of_query)
+        queries, documents = ([rng.choice(words, n) for n in side] for side in lengths)
+        return template.join(queries, documents)
+
+    def instructed(self, instruction: str) -> PairTemplate:
+        """Return how a pair with an instruction is joined."""
+        raise UserError(
+            f"instruction: {self.spec.name} has no place for one, since it reads no template; leave the instruction out"
+        )
 
     def lengths(self, room: int, fresh: bool) -> tuple[int, int]:
         given = self.spec

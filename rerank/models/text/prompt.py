@@ -1,176 +1,167 @@
-"""The text around a query and a document that a decoder reads: data, in a YAML or JSON file."""
+"""The text around a query and a document that a decoder reads, as the model's own chat template has it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import yaml
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError, one_line
 from rerank.lists.tokens import Around
 from rerank.models.text.pairs import PairTemplate
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-SHIPPED = Path(__file__).parent / "templates"
-"""Those of models that are known."""
-
-YAML_1_1 = {True: "yes", False: "no"}
-"""What its words are where nobody quotes them."""
-
+QUERY, DOCUMENT, INSTRUCTION = "{query}", "{document}", "{instruction}"
 PLACES = re.compile(r"(\{query\}|\{document\})")
 
-SAMPLE = ("who flew first?", "The Wrights did, in 1903.")
-"""A pair whose tokens tell whether a tokenizer reads the text around it as this file takes it apart."""
+SAMPLE = {QUERY: "who flew first?", DOCUMENT: "The Wrights did, in 1903."}
+"""A pair whose tokens tell whether a tokenizer joins the text around it with what it reads."""
+
+ROLES = {
+    place: "{{ messages | selectattr('role', 'equalto', '" + role + "') | map(attribute='content') | first" + end
+    for place, role, end in (
+        (QUERY, "query", " }}"),
+        (DOCUMENT, "document", " }}"),
+        (INSTRUCTION, "system", " | default('') }}"),
+    )
+}
+"""Places of a text in Jinja, as sentence-transformers fills them."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    r"""What a decoder reads of a pair.
+    """The text that a decoder reads of a pair.
 
     Attributes:
-        parts: text with the places ``{query}`` and ``{document}``, in this order, and ``{instruction}`` and ``{bos}``
-            where the model has them. The tokenizer sees each part by itself, as the makers of a model do.
-        instructed: what stands in the place ``{instruction}`` where there is an instruction.
+        plain: the text without an instruction, with the places ``{query}`` and ``{document}`` in any order.
+        instructed: the text with the place ``{instruction}``, too; None if the template has none.
+        instruction: the instruction that is read if a query has none of its own.
     """
 
-    parts: tuple[str, ...]
-    yes: str
-    no: str | None = None
+    plain: str
+    instructed: str | None = None
     instruction: str | None = None
-    instructed: str = "{instruction}"
 
     @classmethod
-    def of(cls, template: str | Mapping[str, Any], instruction: str | None = None) -> Prompt:
-        """A template by its name, from a file, or from what a contract has of it."""
-        where, values = ("model.template", dict(template)) if isinstance(template, Mapping) else _read(template)
-        known = {field.name for field in fields(cls)}
-        for key in values:
-            if key not in known | {"models"}:
-                raise UserError(f"{where}: {key}: there is no such key{nearest(key, known)}")
-        parts = values.get("parts")
-        if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-            raise UserError(f"{where}: parts: expected a list of texts")
-        for place in ("{query}", "{document}"):
-            if (count := sum(part.count(place) for part in parts)) != 1:
-                raise UserError(f"{where}: parts: expected the place {place} once, found it {count or 'no'} times")
-        if (text := "".join(parts)).index("{document}") < text.index("{query}"):
-            raise UserError(f"{where}: parts: {{document}} comes before {{query}}; put the query first")
-        others = {key: values.get(key) for key in ("yes", "no", "instruction")}
-        if others["yes"] is None:
-            raise UserError(f"{where}: yes: is missing; name the token whose logit is the score")
-        for key, value in others.items():
-            if not isinstance(value, str | None):
-                raise UserError(f"{where}: {key}: expected a text, not {value!r} (quote it)")
-        instructed = values.get("instructed", cls.instructed)
-        if not isinstance(instructed, str) or "{instruction}" not in instructed:
-            raise UserError(f"{where}: instructed: expected a text with the place {{instruction}}")
-        if others["yes"] == others["no"]:
-            raise UserError(f"{where}: yes and no are one token, so that all scores are 0; name two")
-        prompt = cls(tuple(parts), **others, instructed=instructed)  # type: ignore[arg-type]
-        if instruction is None:
-            return prompt
-        if PLACES.search(instruction):
-            raise UserError(f"model.instruction: {instruction!r} has a place of the template, such as {{query}}")
-        if "{instruction}" not in text:
-            raise UserError(f"model.instruction: {where} has no place {{instruction}}")
-        return replace(prompt, instruction=instruction)
+    def of(cls, tokenizer: PreTrainedTokenizerBase, model_type: str, instruction: str | None = None) -> Self:
+        """Read the tokenizer's chat template, as sentence-transformers renders it.
+
+        Args:
+            tokenizer: the tokenizer.
+            model_type: the architecture.
+            instruction: the default instruction.
+
+        Raises:
+            UserError: a template that does not read a query and a document.
+        """
+        from sentence_transformers.base.modality import InputFormatter
+
+        formatter = InputFormatter(model_type, processor=tokenizer)
+        if reason := formatter.pair_roles_failure():
+            raise UserError(
+                f"model.template: {tokenizer.name_or_path} does not say how it reads a pair "
+                f"({one_line(reason)[:200]}); name a template, such as "
+                "'query: {query} document: {document} relevant:'"
+            )
+        pair = formatter.pair_to_messages((QUERY, DOCUMENT))
+        plain = str(tokenizer.apply_chat_template(pair, tokenize=False))
+        told = formatter.prepend_prompt_to_messages([pair], INSTRUCTION)[0]
+        instructed = str(tokenizer.apply_chat_template(told, tokenize=False))
+        return cls(_checked(plain), instructed if INSTRUCTION in instructed else None)._with(instruction)
 
     @classmethod
-    def usual(cls, name: str) -> str | None:
-        """The shipped template of a model on the hub; None where there is none."""
-        stems = (path.stem for path in sorted(SHIPPED.glob("*.yaml")))
-        return next((stem for stem in stems if name in _read(stem)[1]["models"]), None)
+    def of_text(cls, text: str, instruction: str | None = None) -> Self:
+        """Make a prompt of a text with the places ``{query}``, ``{document}`` and perhaps ``{instruction}``."""
+        plain = _checked(text.replace(INSTRUCTION, ""))
+        return cls(plain, text if INSTRUCTION in text else None)._with(instruction)
 
-    def contract(self) -> dict[str, Any]:
-        return asdict(self) | {"parts": list(self.parts)}
+    def _with(self, instruction: str | None) -> Self:
+        prompt = type(self)(self.plain, self.instructed, instruction or None)
+        prompt.text()
+        return prompt
 
-    def texts(self, bos: str) -> list[str]:
-        """The parts with all but the places of query and document filled."""
-        instruction = "" if self.instruction is None else self.instructed.replace("{instruction}", self.instruction)
-        return [part.replace("{bos}", bos).replace("{instruction}", instruction) for part in self.parts]
+    def text(self, instruction: str | None = None) -> str:
+        """Return the text with an instruction, by default that of the prompt."""
+        chosen = instruction or self.instruction
+        if not chosen:
+            return self.plain
+        if PLACES.search(chosen):
+            raise UserError(f"instruction: {chosen!r} has a place of the template, such as {{query}}")
+        if self.instructed is None:
+            raise UserError("instruction: the model's template has no place for one; leave it out")
+        return self.instructed.replace(INSTRUCTION, chosen)
 
-    def joined_by(self, tokenizer: PreTrainedTokenizerBase) -> tuple[PairTemplate, Around]:
-        """The tokens around query and document, and the white space that joins the words of these.
+    def filled(self, query: str, document: str, instruction: str | None = None) -> str:
+        """Return the text of a pair."""
+        texts = {QUERY: query, DOCUMENT: document}
+        return "".join(texts.get(word, word) for word in PLACES.split(self.text(instruction)))
+
+    def joined_by(
+        self, tokenizer: PreTrainedTokenizerBase, instruction: str | None = None
+    ) -> tuple[PairTemplate, Around]:
+        """Return the tokens around query and document, and the white space that joins their words.
 
         A word is one token with the space before it, a full stop one with the line's end behind it: such white space
-        goes with the texts, so that the tokens are those of a part as a whole.
+        goes with the texts, so that the tokens are those of the whole text.
         """
-        pieces, around = [[]], []  # type: list[list[int]], list[tuple[str, str]]
-        for part in self.texts(tokenizer.bos_token or ""):
-            before, *split = PLACES.split(part)
-            for after in split[1::2]:
-                literal, lead = _cut(before, r" +$")
-                after, tail = _cut(after, r"^[\r\n]+")
-                pieces[-1] += _ids(tokenizer, literal)
-                pieces.append([])
-                around.append((lead, tail))
-                before = after
-            pieces[-1] += _ids(tokenizer, before)
-        arrays = [np.array(ids, dtype=np.int64) for ids in pieces]
+        start, first, between, second, end = PLACES.split(self.text(instruction))
+        start, lead = _split_off(start, r" +$")
+        between, tail = _split_off(between, r"^[\r\n]+")
+        around = {first: (lead, tail)}
+        between, lead = _split_off(between, r" +$")
+        end, tail = _split_off(end, r"^[\r\n]+")
+        around[second] = (lead, tail)
+        pieces = [_ids(tokenizer, literal) for literal in (start, between, end)]
+        sides = [_ids(tokenizer, f"{around[place][0]}{SAMPLE[place]}{around[place][1]}") for place in (first, second)]
+        apart = [*pieces[0], *sides[0], *pieces[1], *sides[1], *pieces[2]]
+        if apart != _ids(tokenizer, self.filled(SAMPLE[QUERY], SAMPLE[DOCUMENT], instruction)):
+            raise UserError(
+                f"model.template: the tokenizer of {tokenizer.name_or_path} joins the template and the texts in it; "
+                "put a line's end or a special token between them"
+            )
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
-        template = PairTemplate(arrays[0], arrays[1], arrays[2], types=None, pad=int(pad))
-        texts = zip(SAMPLE, around, strict=True)
-        query, document = (_ids(tokenizer, f"{lead}{text}{tail}") for text, (lead, tail) in texts)
-        apart = [*pieces[0], *query, *pieces[1], *document, *pieces[2]]
-        whole = [token for part in self.filled(*SAMPLE, tokenizer.bos_token or "") for token in _ids(tokenizer, part)]
-        if apart != whole:
-            why = "its tokenizer joins the template and the texts in it"
-            advice = "put {query} and {document} into parts of their own"
-            raise UserError(f"{tokenizer.name_or_path}: {why}; {advice}")
-        return template, (around[0], around[1])
+        prefix, middle, suffix = (np.array(ids, dtype=np.int64) for ids in pieces)
+        template = PairTemplate(prefix, middle, suffix, types=None, pad=int(pad), document_first=first == DOCUMENT)
+        return template, (around[QUERY], around[DOCUMENT])
 
-    def filled(self, query: str, document: str, bos: str = "") -> list[str]:
-        texts = {"{query}": query, "{document}": document}
-        return ["".join(texts.get(word, word) for word in PLACES.split(part)) for part in self.texts(bos)]
-
-    def chat_template(self, bos: str) -> str:
-        """The same for Jinja, of messages with the roles ``query`` and ``document``."""
-        words = PLACES.split("".join(self.texts(bos)))
+    def chat_template(self) -> str:
+        """Return the same for Jinja, of messages with the roles ``query``, ``document`` and ``system``."""
+        words = re.split(r"(\{query\}|\{document\}|\{instruction\})", self.instructed or self.plain)
         return "".join(ROLES[word] if word in ROLES else _quoted(word) for word in words)
 
 
-ROLES = {
-    place: "{{ messages | selectattr('role', 'equalto', '" + role + "') | map(attribute='content') | first }}"
-    for place, role in (("{query}", "query"), ("{document}", "document"))
-}
+def read_template(template: str) -> str:
+    """Return a template: a text with its places, or the content of a file."""
+    if PLACES.search(template):
+        return template
+    if not Path(template).is_file():
+        raise UserError(f"model.template: no file {template}; name one, or a text with {{query}} and {{document}}")
+    return Path(template).read_text(encoding="utf-8")
+
+
+def _checked(text: str) -> str:
+    for place in (QUERY, DOCUMENT):
+        if (count := text.count(place)) != 1:
+            raise UserError(f"model.template: expected the place {place} once, found it {count or 'no'} times")
+    return text
 
 
 def _quoted(text: str) -> str:
-    """A text as Jinja prints it, line ends and braces included."""
+    """Return a text as Jinja prints it, line ends and braces included."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return "{{ '" + escaped + "' }}" if text else ""
 
 
-def _cut(text: str, pattern: str) -> tuple[str, str]:
-    """A text without what a pattern finds at its end or start, and that."""
+def _split_off(text: str, pattern: str) -> tuple[str, str]:
+    """Split off the part of the text that matches the pattern."""
     found = re.search(pattern, text)
     return (text, "") if found is None else (text[: found.start()] + text[found.end() :], found[0])
 
 
 def _ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]) if text else []
-
-
-def _read(template: str) -> tuple[str, dict[str, Any]]:
-    """What a file holds, and how to call it in messages."""
-    path = SHIPPED / f"{template}.yaml"
-    if not path.is_file():
-        path = Path(template)
-    if not path.is_file():
-        names = sorted(file.stem for file in SHIPPED.glob("*.yaml"))
-        raise UserError(f"model.template: no file {template}, and none of {', '.join(names)}{nearest(template, names)}")
-    where = template if path.parent == SHIPPED else str(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{where}: neither YAML nor JSON ({str(error).splitlines()[0]})") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{where}: expected keys such as parts and yes")
-    return where, {str(YAML_1_1.get(key, key)): value for key, value in content.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.builders import make_model
+from tests.builders import make_decoder, make_model
 
 
 def make_modern(folder: Path) -> Path:
@@ -50,6 +50,33 @@ def classic(encoder: Path, labels: int, activation: nn.Module | None) -> Any:
     return model
 
 
+def jinja(role: str) -> str:
+    return "{{ messages | selectattr('role', 'equalto', '" + role + "') | map(attribute='content') | first }}"
+
+
+TELL = "{% for message in messages if message.role == 'system' %}Instruct: {{ message.content }}\n{% endfor %}"
+END = "<|im_end|>\n<|im_start|>assistant\n"
+QUERY_FIRST = f"<|im_start|>user\n{TELL}Query: {jinja('query')}\nDocument: {jinja('document')}{END}"
+DOCUMENT_FIRST = f"<|im_start|>user\nDocument: {jinja('document')}\nQuery: {jinja('query')}{END}"
+
+
+def decoder(folder: Path, template: str | None, head: str = "yes_no", answers: tuple[str, ...] = ()) -> Any:
+    """A decoder, whose folder says how it reads a pair."""
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.cross_encoder.modules import LogitScore, Transformer
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(make_decoder(folder, head=head, initializer_range=0.1))
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    if not answers:
+        return CrossEncoder(str(folder), device="cpu")
+    transformer = Transformer(str(folder), transformer_task="text-generation")
+    return CrossEncoder(
+        modules=[transformer, LogitScore(*tokenizer.convert_tokens_to_ids(list(answers)))], device="cpu"
+    )
+
+
 LAYOUTS = {
     "bert": lambda folder: classic(make_model(folder), 1, None),
     "bert, identity": lambda folder: classic(make_model(folder), 1, nn.Identity()),
@@ -60,6 +87,12 @@ LAYOUTS = {
     "modules, modernbert, cls": lambda folder: modular(make_modern(folder), "cls"),
     "modules, modernbert, mean": lambda folder: modular(make_modern(folder), "mean"),
     "modules, two labels": lambda folder: modular(make_model(folder), "cls", labels=2),
+    "decoder": lambda folder: decoder(folder, QUERY_FIRST),
+    "decoder, document first": lambda folder: decoder(folder, DOCUMENT_FIRST),
+    "decoder, other tokens": lambda folder: decoder(folder, QUERY_FIRST, answers=("wing", "heat")),
+    "decoder, one token": lambda folder: decoder(folder, QUERY_FIRST, answers=("wing",)),
+    "decoder, classifier": lambda folder: decoder(folder, QUERY_FIRST, "hf"),
+    "decoder, classifier without a template": lambda folder: decoder(folder, None, "hf"),
 }
 
 

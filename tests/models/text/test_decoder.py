@@ -15,7 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
@@ -24,14 +24,20 @@ from rerank.lists.tokens import Side, encode
 from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
-from rerank.models.text.prompt import SHIPPED, Prompt
+from rerank.models.text.prompt import Prompt
 from tests.builders import make_decoder, make_lists, make_t5, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
 from tests.models.text.texts import PAIRS, draw_trained
 
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
-TEMPLATES = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+QWEN = (
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct. "
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {instruction}\n'
+    "<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+)
+PLAIN = "query: {query}\ndocument: {document}\nrelevant:"
+T5_TEXT = "Query: {query} Document: {document} Relevant:</s>"
 WEIGHT = torch.tensor([1.0, -0.5, 0.7, 2.0])
 
 
@@ -50,14 +56,13 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_decoder(tmp_path_factory.mktemp("classifier") / "model", head="hf")
 
 
-def tokens(tokenizer: Any, parts: list[str]) -> list[int]:
-    return [token for part in parts for token in tokenizer(part, add_special_tokens=False)["input_ids"]]
+def tokens(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def rows(prompt: Prompt, tokenizer: Any) -> dict[str, Tensor]:
-    """The pairs as the makers of these models read them: part by part, padded on the left."""
-    parts = [prompt.filled(*pair, tokenizer.bos_token or "") for pair in PAIRS]
-    ids = [tokens(tokenizer, some) for some in parts]
+    """The pairs as whole texts, padded on the left."""
+    ids = [tokens(tokenizer, prompt.filled(*pair)) for pair in PAIRS]
     width = max(map(len, ids))
     mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids])
     padded = torch.tensor([[0] * (width - len(row)) + row for row in ids])
@@ -90,7 +95,7 @@ def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
 
 
 def test_yes_less_no_of_every_architecture(folder: Path) -> None:
-    model = Decoder(str(folder), template="qwen3-reranker")
+    model = Decoder(str(folder), template=QWEN)
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
     same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
     capped = model.network.config.model_type == "gemma2"  # Gemma 2 caps its attention weights
@@ -99,36 +104,21 @@ def test_yes_less_no_of_every_architecture(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_token_of_every_classifier(kind: str, tmp_path: Path) -> None:
-    model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template="plain")
+    model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template=PLAIN)
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert model.head == "hf" and not model.missing
     same_gradients(model.network, network, ours(model), of_classifier(network, model))
 
 
-@pytest.mark.parametrize(
-    ("template", "yes", "no"),
-    [("mxbai-rerank-v2", "1", "0"), ("bge-reranker-v2-gemma", "Yes", None), ("plain", " yes", " no")],
-)
-def test_the_answers_of_every_template(template: str, yes: str, no: str | None, qwen: Path, tmp_path: Path) -> None:
-    shutil.copytree(qwen, tmp_path / "m")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
-    tokenizer.add_tokens(["Yes"])
-    tokenizer.save_pretrained(tmp_path / "m")
-    network = AutoModelForCausalLM.from_pretrained(tmp_path / "m").eval()
-    torch.manual_seed(1)
-    network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
-    network.save_pretrained(tmp_path / "m")
-    model = Decoder(str(tmp_path / "m"), template=template, instruction=None if template[0] == "b" else "Find papers")
+@pytest.mark.parametrize(("yes", "no"), [("wing", "heat"), ("wing", None)])
+def test_answers_name_the_tokens_of_the_score(yes: str, no: str | None, qwen: Path, tmp_path: Path) -> None:
+    network = AutoModelForCausalLM.from_pretrained(qwen).eval()
+    model = Decoder(str(qwen), template=QWEN, answers=[word for word in (yes, no) if word], instruction="Find papers")
     check_close(ours(model), theirs(network, model, yes, no))
-
-
-def test_sentence_transformers_reads_the_saved_model_alike(qwen: Path, classifier: Path, tmp_path: Path) -> None:
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    for name, folder in (("yes_no", qwen), ("hf", classifier)):
-        model = Decoder(str(folder), template="qwen3-reranker")
-        model.save(tmp_path / name)
-        scores = sentence_transformers.CrossEncoder(str(tmp_path / name)).predict(PAIRS)
-        np.testing.assert_allclose(ours(model).detach().numpy(), scores, atol=1e-5)
+    model.save(tmp_path / "saved")
+    again = Decoder(str(tmp_path / "saved"))
+    check_close(ours(again), ours(model))
+    assert again.prompt == model.prompt, "its instruction, too"
 
 
 @cache
@@ -136,8 +126,8 @@ def decoder(folder: Path, template: str) -> Decoder:
     return Decoder(str(folder), template=template)
 
 
-@given(query=st.text(max_size=12), document=st.text(max_size=20), template=st.sampled_from(["qwen3-reranker", "plain"]))
-def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, document: str, template: str) -> None:
+@given(query=st.text(max_size=12), document=st.text(max_size=20), template=st.sampled_from([QWEN, PLAIN]))
+def test_tokens_are_those_of_the_whole_text(qwen: Path, query: str, document: str, template: str) -> None:
     """Whatever the texts begin or end with, white space included."""
     model = decoder(qwen, template)
     sides = [
@@ -145,12 +135,12 @@ def test_tokens_are_those_of_the_parts_as_a_whole(qwen: Path, query: str, docume
         for around, text in zip(model.around, (query, document), strict=True)
     ]
     found = model.template.join([sides[0]], [sides[1]])["input_ids"][0].tolist()
-    parts = model.prompt.filled(query, document)
-    assert found == tokens(model.tokenizer, parts)
+    assert model.prompt is not None
+    assert found == tokens(model.tokenizer, model.prompt.filled(query, document))
 
 
 def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
-    model = Decoder(str(qwen), template="qwen3-reranker", query_length=4, document_length=6)
+    model = Decoder(str(qwen), template=QWEN, query_length=4, document_length=6)
     long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
     assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
     ids, cut = encode(model.tokenizer, Side(4, *model.around[0]), ["jet " * 99])
@@ -162,8 +152,8 @@ def test_an_adapter_before_and_after_merging_saved_and_loaded(
     head: str, qwen: Path, classifier: Path, tmp_path: Path
 ) -> None:
     folder = qwen if head == "yes_no" else classifier
-    plain = Decoder(str(folder), template="qwen3-reranker")
-    model = Decoder(str(folder), template="qwen3-reranker", lora=LoRA(rank=4, alpha=8))
+    plain = Decoder(str(folder), template=QWEN)
+    model = Decoder(str(folder), template=QWEN, lora=LoRA(rank=4, alpha=8))
     torch.testing.assert_close(ours(model), ours(plain), msg="a fresh adapter adds nothing")
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert trained and all("lora" in name or "score" in name for name in trained)
@@ -194,7 +184,7 @@ def test_the_gradient_of_an_adapter_is_pefts(qwen: Path) -> None:
     import peft
 
     lora = LoRA(rank=4, alpha=8, targets=["q_proj", "down_proj"])
-    model = Decoder(str(qwen), template="qwen3-reranker", lora=lora)
+    model = Decoder(str(qwen), template=QWEN, lora=lora)
     config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
     network = AutoModelForCausalLM.from_pretrained(qwen)
     other = peft.get_peft_model(network, config).eval()
@@ -209,7 +199,7 @@ def test_the_gradient_of_an_adapter_is_pefts(qwen: Path) -> None:
 
 
 def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
-    model, lists = Decoder(str(qwen), template="qwen3-reranker", document_length=24), make_lists(tmp_path)
+    model, lists = Decoder(str(qwen), template=QWEN, document_length=24), make_lists(tmp_path)
     check_independent(model, lists, 1)
     texts = lists.store.documents.column("text").to_pylist()
     queries = lists.store.queries.column("text").to_pylist()
@@ -218,11 +208,11 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
 
 
 def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path, lists: Lists) -> None:
-    fresh = Decoder(str(qwen), head="hf", template="plain", start="bm25", lora=LoRA(rank=2), document_length=16)
+    fresh = Decoder(str(qwen), head="hf", template=PLAIN, start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
     z = lists.store.scaled("bm25", 100, lists.row_numbers)
     np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
-    trained = Decoder(str(qwen), template="qwen3-reranker", start="bm25", document_length=16)
+    trained = Decoder(str(qwen), template=QWEN, start="bm25", document_length=16)
     trained.prepare(lists, 7)
     scores, w = trained.predict(lists), trained.start.by_column()["bm25"]
     np.testing.assert_allclose(scores - trained.without_start(lists, scores), w * z, atol=1e-5)
@@ -232,7 +222,7 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Pa
 
 def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lists) -> None:
     def drawn(seed: int) -> dict[str, Tensor]:
-        model = Decoder(str(qwen), template="plain", lora=LoRA(rank=2))
+        model = Decoder(str(qwen), template=PLAIN, lora=LoRA(rank=2))
         model.prepare(lists, seed)
         return {name: p.detach() for name, p in model.named_parameters() if "lora_A" in name}
 
@@ -244,45 +234,28 @@ def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lis
 def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     def refused(match: str, name: Path | str = qwen, **keys: Any) -> None:
         with pytest.raises(UserError, match=match) as caught:
-            Decoder(str(name), **{"template": "qwen3-reranker"} | keys)
+            Decoder(str(name), **{"template": QWEN} | keys)
         assert "\n" not in str(caught.value)
 
-    parts = ["{query} {document}"]
-    refused("expected the place {document} once, found it no times", template={"parts": ["{query}"], "yes": "yes"})
-    refused("{document} comes before {query}", template={"parts": ["{document} {query}"], "yes": "yes"})
-    refused("has no token 'certainly', the answer", template={"parts": parts, "yes": "certainly"})
-    refused("yes: is missing", template={"parts": parts})
-    refused("answer: there is no such key", template={"parts": parts, "answer": "yes"})
-    refused("no file qwen3, and none of", template="qwen3")
-    refused("name a template", template=None)
-    refused("has no place {instruction}", template={"parts": parts, "yes": "yes"}, instruction="find")
+    refused("expected the place {document} once, found it no times", template="{query}")
+    refused("model.answers: .* has no token 'certainly'", answers=["certainly"])
+    refused("expected one word, or two that differ, not yes, yes", answers=["yes", "yes"])
+    refused("no file qwen3; name one, or a text", template="qwen3")
+    refused("do not say how it reads a pair and which tokens make its score", template=None)
+    refused("does not say how it reads a pair .the model has no chat template", template=None, answers=["yes"])
+    refused("the model's template has no place for one", template=PLAIN, instruction="find")
+    refused("instruction: .* has a place of the template", instruction="Find {query}")
     refused("cls_mean: a decoder has no CLS vector", long="cls_mean")
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
     refused("model.lora.targets: .*nowhere", lora=LoRA(targets=["nowhere"]))
     short = with_positions(Path(shutil.copytree(qwen, tmp_path / "short")), 64)
-    refused("the prompt has 223 tokens without query and document, .* has 64 positions", short)
+    refused(r"the prompt has \d+ tokens without query and document, .* has 64 positions", short)
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
-    (tmp_path / "unquoted.yaml").write_text("parts: ['{query}', '{document}']\nyes: yes\nno: no\n")
-    refused(r"unquoted.yaml: yes: expected a text, not True \(quote it\)", template=str(tmp_path / "unquoted.yaml"))
-
-
-@pytest.mark.parametrize(
-    ("changes", "instruction", "message"),
-    [
-        ({"instructed": "Find:"}, None, r"instructed: expected a text with the place \{instruction\}"),
-        ({"no": "yes"}, None, "yes and no are one token"),
-        ({}, "Find {query}", "model.instruction: .* has a place of the template"),
-    ],
-)
-def test_templates_that_would_say_nothing(changes: dict[str, str], instruction: str | None, message: str) -> None:
-    parts = ["{instruction}query: {query} document: {document}", " relevant:"]
-    with pytest.raises(UserError, match=message):
-        Prompt.of({"parts": parts, "yes": "yes", "no": "no"} | changes, instruction)
 
 
 def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
-    Decoder(str(base), template="plain", lora=LoRA(rank=2)).save(adapter)
+    Decoder(str(base), template=PLAIN, lora=LoRA(rank=2)).save(adapter)
     network = AutoModelForCausalLM.from_pretrained(base)
     with torch.no_grad():
         network.model.norm.weight += 1
@@ -296,7 +269,7 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
     with pytest.raises(UserError, match="an adapter that does not name its base"):
-        Decoder(str(adapter), template="plain")
+        Decoder(str(adapter), template=PLAIN)
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +279,10 @@ def t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
     """Scores and gradients of monoT5 are Transformers' own, also of an adapter that was saved, loaded and merged."""
-    model, network = Decoder(str(t5), template="monot5"), AutoModelForSeq2SeqLM.from_pretrained(t5).eval()
+    model, network = (
+        Decoder(str(t5), template=T5_TEXT, answers=["true", "false"]),
+        AutoModelForSeq2SeqLM.from_pretrained(t5).eval(),
+    )
     texts = [f"Query: {query} Document: {document} Relevant:" for query, document in PAIRS]
     batch = model.tokenizer(texts, padding=True, padding_side="right", return_tensors="pt")
     assert set(batch["input_ids"][:, -1].tolist()) == {0, 1}, "the end of sentence, or padding"
@@ -314,7 +290,7 @@ def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
     logits = network(**batch, decoder_input_ids=said).logits[:, 0]
     true, false = model.tokenizer(["true", "false"], add_special_tokens=False)["input_ids"]
     same_gradients(model.network, network, ours(model), logits[:, true[0]] - logits[:, false[0]])
-    adapter = Decoder(str(t5), template="monot5", lora=LoRA(rank=2))
+    adapter = Decoder(str(t5), template=T5_TEXT, answers=["true", "false"], lora=LoRA(rank=2))
     draw_trained(adapter, 1, "lora_B")
     adapter.save(tmp_path / "adapter")
     again = load_model(tmp_path / "adapter")
@@ -325,16 +301,16 @@ def test_the_first_word_of_t5(t5: Path, tmp_path: Path) -> None:
     again.merge()
     check_close(ours(again).detach(), scores, "merged")
     with pytest.raises(UserError, match=r"model\.head hf: T5 answers in a word"):
-        Decoder(str(t5), head="hf", template="monot5")
+        Decoder(str(t5), head="hf", template=T5_TEXT, answers=["true", "false"])
 
 
 def test_a_common_beginning_is_computed_once(folder: Path) -> None:
     """Of what all rows begin with only one row's tokens are embedded: in training too, where chunks have no padding."""
-    model = Decoder(str(folder), template="qwen3-reranker").eval()
+    model = Decoder(str(folder), template=QWEN).eval()
     seen: list[int] = []
     model.network.get_input_embeddings().register_forward_hook(lambda layer, given, made: seen.append(given[0].numel()))
     before = len(model.template.prefix)
-    each = [len(tokens(model.tokenizer, model.prompt.filled(*pair, model.tokenizer.bos_token or ""))) for pair in PAIRS]
+    each = [len(tokens(model.tokenizer, model.prompt.filled(*pair))) for pair in PAIRS]
     assert before > 100
     if reads_flat(model.network):
         ours(model)
@@ -357,7 +333,7 @@ def test_a_common_beginning_is_computed_once(folder: Path) -> None:
 def test_recurrent_states_are_not_repeated(kind: str, tmp_path: Path) -> None:
     """Documents of one query share a beginning, whose state such layers cannot hand on."""
     settings = {"layer_types": ["conv", "full_attention"]} if kind == "lfm2" else {}
-    model = Decoder(str(make_decoder(tmp_path / "m", kind, **settings)), template="plain", document_length=200)
+    model = Decoder(str(make_decoder(tmp_path / "m", kind, **settings)), template=PLAIN, document_length=200)
     query = "wing flow pressure heat shock layer boundary"
     pairs = [(query, document) for document in ("jet", "flow heat", "nose", "drag lift body wave")]
     alone = np.concatenate([model.text_scores([pair], precision="fp32") for pair in pairs])
@@ -367,10 +343,10 @@ def test_recurrent_states_are_not_repeated(kind: str, tmp_path: Path) -> None:
 def test_an_adapter_finds_its_base_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given by a relative path; or itself made of a model that is gone since."""
     base = make_decoder(tmp_path / "base")
-    Decoder(str(base), template="plain", document_length=24).save(tmp_path / "full")
+    Decoder(str(base), template=PLAIN, document_length=24).save(tmp_path / "full")
     shutil.rmtree(base)
     monkeypatch.chdir(tmp_path)
-    model = Decoder("full", template="plain", lora=LoRA(rank=2), document_length=24)
+    model = Decoder("full", template=PLAIN, lora=LoRA(rank=2), document_length=24)
     model.save(tmp_path / "adapter")
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
