@@ -34,11 +34,9 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
     [
         ([*RERANK, "run/best/model.safetensors"], "--model"),
         ([*RERANK, "run/best/rerank.json"], "--model"),
-        ([*RERANK, "run/config.yaml"], "is a part of"),
         ([*RERANK, "letor/train.txt"], "--lists"),
         (["retrieve", "--collection", "beir:collection/test", "--run", "lists/own.trec", "--output", "lists",
           "--overwrite"], "--run"),
-        ([*EVALUATE, "--json", "run/measures.json"], "is a part of"),
         ([*EVALUATE, "--json", "qrels"], "--qrels"),
         ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
         ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "given for two outputs"),

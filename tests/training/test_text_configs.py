@@ -26,16 +26,15 @@ CONFIGS = [path for path in FILES if "methods" not in read_config(path)]
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_it_is_a_training_configuration_that_says_how_to_run_it(path: Path) -> None:
     check([f"--config={path}"])
-    text = path.read_text()
+    assert f"--config {path.relative_to(ROOT)}" in path.read_text()
     if path.parent.name == "msmarco":
-        assert f"loss={path.stem}" in text, "what the commands of the base need"
         assert read_config(path)["output"] == f"runs/msmarco-{path.stem}"
 
 
 def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
     configs: list[dict[str, Any]] = [read_config(p) for p in CONFIGS if p.parent.name == "msmarco"]
     losses = [json.dumps(config.pop("loss")) for config in configs]
-    assert len(set(losses)) == len(losses) == 4
+    assert len(set(losses)) == len(losses) == 7
     for config in configs:
         config.pop("output")
         assert config == configs[0]

@@ -118,8 +118,9 @@ def test_what_cannot_work_is_refused_before_anything_is_written(options: list[st
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_accelerate_reads_its_configurations(path: Path) -> None:
     config = load_config_from_file(str(path))
-    assert config.distributed_type == DistributedType.MULTI_GPU and config.num_processes % config.num_machines == 0
-    assert config.mixed_precision == "no", "the run's configuration decides, unless somebody sets it"
+    kind = DistributedType.FSDP if path.stem == "fsdp" else DistributedType.MULTI_GPU
+    assert config.distributed_type == kind and config.num_processes % config.num_machines == 0
+    assert config.mixed_precision == ("bf16" if path.stem == "fsdp" else "no"), "no: the run's configuration decides"
     assert f"--config_file configs/accelerate/{path.name}" in path.read_text(), "it says how to launch"
 
 
