@@ -27,12 +27,13 @@ WORDS = [
 
 
 def train(words: list[str]) -> dict[str, Any]:
-    """Train by the words of ``rerank train``; returns the measures."""
+    """Train with the words of ``rerank train``; return the best model's measures by split."""
     from rerank.training.configuration import configuration
     from rerank.training.fit import fit
 
     config, output = configuration(words)
-    return fit(config, output).measures
+    results = fit(config, output).results
+    return {name: split.model.mean for name in ("validation", "test") if (split := getattr(results, name)) is not None}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ def experiment(argv: Sequence[str]) -> int:
     """
     parser = make_parser("experiment", experiment, PAGES["experiment"])
     add_config(parser)
-    parser.add_argument("--dry_run", action="store_true", help="check the configuration and say what would be done")
+    parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the cells")
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
@@ -48,6 +48,7 @@ def experiment(argv: Sequence[str]) -> int:
     part = None if share is None else parse_share(share)
     plan = checked(config)
     if dry_run:
+        plan.check_inputs()
         number, shares = part or (0, 1)
         counts = {group: len(plan.points(group)) for group in plan.groups[number::shares]}
         for group, count in counts.items():
@@ -55,6 +56,7 @@ def experiment(argv: Sequence[str]) -> int:
         print(f"{sum(counts.values())} cells, {len(counts)} of them measured on test, in {plan.output}")
         return 0
     if part is not None:
+        plan.check_inputs()
         plan.cells.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(plan.output / f"share-{part[0]}"), log_file(plan.output):
             done = Experiment(plan, share=part)

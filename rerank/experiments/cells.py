@@ -1,37 +1,27 @@
-"""The cells of an experiment: points of a search, names of folders, what comes out of them."""
+"""Cells of an experiment: points of a search, folder names, outcomes."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import PerQuery
-from rerank.retrieval.runs import Run
 from rerank.settings.configs import Settings
 from rerank.storage.files import digest
-from rerank.storage.identity import SHOWN
-from rerank.training.run_folder import finished, read_provenance
+from rerank.training.results import Results
+from rerank.training.run_folder import RESULTS, read_starts
 
 Point = dict[str, Any]
-"""Values by dotted key: what one training of a search tries."""
-
-
-class Job(StrEnum):
-    """What a worker can be asked to do with a cell."""
-
-    TRAIN = "train"
-    MEASURE = "measure"
+"""Values by dotted key: one combination of a search."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """The cells among which validation chooses: a method on a fold with a seed."""
+    """Cells among which validation chooses: a method on a fold with a seed."""
 
     method: str
     fold: int | str | None
@@ -44,44 +34,54 @@ class Group:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run."""
+    """One training run.
+
+    Attributes:
+        folder: the run folder; its name depends on the fingerprint and the test lists.
+        fingerprint: that of its training; empty until the lists are read, and for rows that are not trained.
+    """
 
     group: Group
     point: Point
-    place: Path
+    folder: Path
     settings: Settings
     monitor: str
-    id: str = ""  # of its training; empty while nobody asked for it, and for rows that are not trained
+    fingerprint: str = ""
 
     def __str__(self) -> str:
         return f"{self.group}, {point_name(self.point)}" if self.point else str(self.group)
 
-    @property
-    def folder(self) -> Path:
-        """The run folder: that of another training has another name."""
-        if not self.id:
-            return self.place
-        return self.place / f"{point_name(self.point)}-{self.id[:SHOWN]}"
+    def results(self) -> Results | None:
+        """Read the results of the training; None if it is not finished."""
+        path = self.folder / RESULTS
+        return Results.load(path) if path.is_file() else None
 
-    def finished(self) -> dict[str, Any] | None:
-        """What ``measures.json`` holds, and ``seconds`` of the last start (NaN: unknown); None if not trained yet."""
-        measures, starts = finished(self.folder, self.id), read_provenance(self.folder)
-        seconds = float(starts[-1].get("seconds", "nan")) if starts else float("nan")
-        return None if measures is None else measures | {"seconds": seconds}
+    @property
+    def seconds(self) -> float:
+        """The time of the training's last start; NaN if it is unknown."""
+        starts = read_starts(self.folder)
+        return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A method on a fold with a seed."""
+    """A method on a fold with a seed.
+
+    Attributes:
+        cell: the cell that validation chose.
+        tried: the number of cells that it was chosen from.
+        validation: its measures on validation lists.
+        start: the monitor on validation before the first step; for trees, that of the first stage.
+        test: its measures on test lists.
+        seconds: time of the training; NaN if it is unknown.
+    """
 
     cell: Cell
     tried: int
     validation: dict[str, float]
+    start: dict[str, float]
     test: PerQuery
-    seconds: float  # of the training; NaN where nothing tells
-    run: Callable[[], Run] = field(default=dict, compare=False)  # of the test lists, read or made when it is asked for
-    file: Path | None = None
-    start: Beside | None = None  # on validation, beside its model before the first step (of trees: the first stage)
+    seconds: float
 
     @property
     def group(self) -> Group:
@@ -97,27 +97,22 @@ class Failure:
 
 
 def point_name(point: Mapping[str, Any]) -> str:
-    """A folder's name for a point of a search: the last words of the keys with their values.
+    """Name a point of a search by the last words of its keys with their values; ``point`` if it has no keys.
 
-    The name of a point without keys is ``point``. Names of different points differ: what a name cannot show (a class
-    with arguments, signs that no file name should have) is told apart by a digest.
+    Different points have different names: a digest stands for what a file name cannot show.
     """
     if not point:
         return "point"
     whole = json.dumps(point, sort_keys=True)
     last = [key.rpartition(".")[2] for key in point]
     keys = last if len(set(last)) == len(last) else list(point)
-    text = ",".join(f"{key}={shown(value)}" for key, value in zip(keys, point.values(), strict=True))
+    shown = (value.get("class_path", "set") if isinstance(value, dict) else value for value in point.values())
+    text = ",".join(f"{key}={value}" for key, value in zip(keys, shown, strict=True))
     plain = all(isinstance(value, int | float | bool | None) for value in point.values())
     safe = file_name(text)
     return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
 
 
 def file_name(text: str) -> str:
-    """The text with signs replaced that make trouble in file names."""
+    """Replace characters that cause trouble in file names."""
     return re.sub(r"[^\w.,=@+-]+", "_", text)
-
-
-def shown(value: Any) -> str:
-    """A value in a word: a class by its name."""
-    return str(value.get("class_path", "set")) if isinstance(value, dict) else str(value)

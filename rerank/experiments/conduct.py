@@ -1,4 +1,4 @@
-"""A whole experiment: train, choose, measure, write tables; from Python and from the command line."""
+"""Experiments from Python and from the command line: train, choose, measure, write tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from rerank.errors import UserError
 from rerank.experiments.cells import Failure
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.results import flat_rows, write_results
-from rerank.experiments.rows import UntrainedRows
+from rerank.experiments.results import results_frame, write_results
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.table import text
@@ -30,32 +29,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Results:
-    """What an experiment found.
+    """Results of an experiment.
 
     Attributes:
         folder: the experiment's folder: tables, a run folder per cell.
-        summary: the table, and what was compared.
+        summary: numbers of the table, and comparisons.
         rows: a row per method, fold and seed.
         failures: the cells that could not be trained or measured.
     """
 
     folder: Path
     summary: Summary
-    rows: list[dict[str, Any]]
+    rows: pd.DataFrame
     failures: list[Failure]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """A row per method, fold and seed: what validation chose, its measures on validation and test."""
-        import pandas as pd
-
-        return pd.DataFrame(self.rows)
+        """Tabulate the chosen cells: a row per method, fold and seed, with measures on validation and test."""
+        return self.rows
 
     def __str__(self) -> str:
         return text(self.summary)
 
     def __repr__(self) -> str:
-        failed = f", {len(self.failures)} cells failed" if self.failures else ""
-        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {len(self.rows)} rows{failed})"
+        found, wanted = (sum(getattr(row, of) for row in self.summary.rows.values()) for of in ("found", "wanted"))
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {found} of {wanted} cells{failed})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
@@ -89,20 +87,20 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path) -> Res
         UserError: a configuration that cannot work, before anything is trained.
     """
     plan = checked(config if isinstance(config, ExperimentConfig) else configured(config))
+    plan.check_inputs()
     with exclusive_lock(plan.output), log_file(plan.output):
         plan.cells.mkdir(parents=True, exist_ok=True)
         remove_leftovers(plan.output)
         done = Experiment(plan)
         done.run()
-        rows = UntrainedRows(plan, done.identities)
-        done.outcomes = {**rows.first_stage(done.outcomes), **done.outcomes, **done.mixed}
-        summary = summarise(plan.config, done.outcomes)
-        write_results(done, summary)
-    return Results(plan.output, summary, flat_rows(plan, done.outcomes), done.failures)
+        outcomes = done.first_stage_rows()
+        summary = summarise(plan.config, outcomes)
+        write_results(done, outcomes, summary)
+    return Results(plan.output, summary, results_frame(plan.output, outcomes), done.failures)
 
 
 def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
-    """The configuration that nested settings, or a YAML file, describe."""
+    """Build a configuration from nested settings or a YAML file."""
     if not isinstance(settings, Mapping | str | Path):
         raise UserError(f"config: expected a YAML file or nested dictionaries, not a {type(settings).__name__}")
     parser = make_parser("experiment", experiment)
@@ -112,7 +110,7 @@ def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
 
 
 def checked(config: ExperimentConfig) -> ExperimentPlan:
-    """The plan of an experiment whose cells can be trained: training's own parser reads every value."""
+    """Plan an experiment; the parser of ``rerank train`` checks every value, but lists and models are not opened."""
     plan = ExperimentPlan(config)
     for group in {group.method: group for group in plan.groups}.values():
         for point in _corners(plan.config.methods[group.method].search):
@@ -124,11 +122,11 @@ def checked(config: ExperimentConfig) -> ExperimentPlan:
                 unsaid = "; or name all folds, as in folds: [1, 2, 3, 4, 5]" if "needs fold;" in str(error) else ""
                 raise UserError(f"methods.{group.method}{shown}: {error}{unsaid}") from error
     for group in {group.fold: group for group in plan.groups}.values():
-        data_of(plan.cell(group, plan.points(group)[0]).settings)  # which refuses a fold that is not there
+        data_of(plan.cell(group, plan.points(group)[0]).settings)  # refuses folds that do not exist
     return plan
 
 
 def _corners(space: dict[str, Any]) -> list[dict[str, Any]]:
-    """A smallest set of points that covers every value of every key."""
+    """Choose a smallest set of points that covers every value of every key."""
     count = max(map(len, space.values()), default=1)
     return [{key: values[min(i, len(values) - 1)] for key, values in space.items()} for i in range(count)]

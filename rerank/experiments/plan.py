@@ -1,29 +1,35 @@
-"""What an experiment will do: its cells, checked before anything is trained, and their ids."""
+"""Plan of an experiment: its cells, checked before anything is trained, and their fingerprints."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from rerank.errors import UserError, nearest
-from rerank.evaluation.measures import parse_measures
-from rerank.experiments.cells import Cell, Group, Point, file_name
+from rerank.evaluation.measure_names import parse_measure, parse_measures
+from rerank.experiments.cells import Cell, Group, Point, file_name, point_name
 from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
 from rerank.lists.data import Splits
-from rerank.settings.configs import Settings, assign, merged
+from rerank.lists.view import Lists
+from rerank.losses.terms import columns_of
+from rerank.settings.configs import assign, merged
 from rerank.settings.ranges import check_arguments, check_value
 from rerank.storage.files import check_folder
-from rerank.storage.identity import canonical, id_of
+from rerank.storage.fingerprint import fingerprint
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
-from rerank.training.ids import Identity, config_identity, data_identity, measured_hashes, taught_by, training_identity
+from rerank.training.fingerprint import measured_hashes, resolve_data, resolve_settings
+
+SHOWN = 12
+"""Characters of a fingerprint at the end of a folder's name."""
 
 
 class ExperimentPlan:
-    """What an experiment will do."""
+    """Cells of an experiment, by method, fold and seed."""
 
     def __init__(self, config: ExperimentConfig) -> None:
         self.config = config
@@ -33,31 +39,41 @@ class ExperimentPlan:
         files = self.output.iterdir() if self.output.is_dir() else ()
         if not self.cells.is_dir() and any(not file.name.startswith(".") for file in files):
             raise UserError(f"output: {self.output} exists and is not an experiment's folder; name another one")
-        self._defaults = {field.name: field.default for field in fields(TrainConfig)}
-        check_config(config, self._defaults)
+        check_config(config, [field.name for field in fields(TrainConfig)])
         self.folds = folds_of(config)
+        self.inputs = Inputs()
         self.groups = [Group(*of) for of in itertools.product(config.methods, self.folds, config.seeds)]
 
     def cell(self, group: Group, point: Point) -> Cell:
+        """Merge the settings of a cell."""
         settings = merged(self.config.base, self.config.methods[group.method].set)
         for key, value in sorted(point.items(), key=lambda item: item[0].count(".")):  # a class before its arguments
             assign(settings, key, value)
         if group.fold is not None:
             assign(settings, "data.fold", group.fold)
         settings |= {"seed": group.seed, "test": False}
-        return Cell(group, point, self.folder(group), settings, self.validated(settings)[0])
+        monitor = str(parse_measure(settings.get("monitor", TrainConfig.monitor), "monitor"))
+        return Cell(group, point, self.folder(group), settings, monitor)
 
     def points(self, group: Group) -> list[Point]:
-        """Every combination of the values that its method searches; without a key it is one point."""
+        """List every combination of the values that the method searches; one point if it searches nothing."""
         space = self.config.methods[group.method].search
         return [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
 
-    def validated(self, settings: Settings) -> list[str]:
-        """What a training configuration measures on validation lists, the monitor first."""
-        given = self._defaults | settings
-        return [str(measure) for measure in parse_measures(f"{given['monitor']} {given['measures']}")]
+    def check_inputs(self) -> None:
+        """Open all lists and models.
+
+        Raises:
+            UserError: a missing folder, fold or model, by name.
+        """
+        for group in self.groups:
+            for point in self.points(group):
+                cell = self.cell(group, point)
+                self.inputs.splits(cell)
+                self.inputs.config(cell)
 
     def folder(self, group: Group) -> Path:
+        """Name the folder of a group's cells."""
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
         return self.cells / file_name(group.method) / fold / f"seed-{group.seed}"
 
@@ -66,8 +82,8 @@ OURS = ("output", "seed", "test")
 """Keys of a training that the experiment sets."""
 
 
-def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
-    """Raise a UserError for what cannot be; ``known`` are the keys of a training configuration."""
+def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
+    """Raise a UserError for invalid values; ``known`` are the keys of a training configuration."""
     check_arguments(ExperimentConfig, vars(config))
     if odd := [name for name in config.methods if not isinstance(name, str)]:
         raise UserError(f"methods: {odd[0]!r} is no text to YAML; write it in quotes")
@@ -112,13 +128,13 @@ def check_config(config: ExperimentConfig, known: Mapping[str, Any]) -> None:
 
 
 def check_methods(where: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise a UserError for a name that is no method's."""
+    """Raise a UserError for a name that no method has."""
     for name in names:
         if name not in known:
             raise UserError(f"{where}: no method {name!r}{nearest(name, known)}")
 
 
-def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def _check_keys(where: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
     for key in settings:
         name = key.split(".")[0]
         if name in OURS:
@@ -127,45 +143,54 @@ def _check_keys(where: str, settings: Mapping[str, Any], known: Mapping[str, Any
             raise UserError(f"{where}.{key}: training has no key {name!r}{nearest(name, known)}")
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of some cells' lists; ``test`` has hashes of what measuring reads, None without test lists."""
-
-    training: Identity
-    test: dict[str, str] | None
-    first_stage: bool
-
-
-class Identities:
-    """Ids of cells; each is known from settings and data alone, wherever the experiment's folder is."""
+class Inputs:
+    """Lists and models that cells name, and the fingerprints of both; what cells share is read once."""
 
     def __init__(self) -> None:
-        self._configs: dict[str, tuple[Identity, Sequence[str], Sequence[str]]] = {}
-        self._data: dict[str, Known] = {}
+        self._configs: dict[str, tuple[TrainConfig, dict[str, Any]]] = {}
+        self._splits: dict[str, Splits] = {}
+        self._data: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
 
-    def named(self, cell: Cell) -> Cell:
-        config = self._config(cell)[0] | {"seed": cell.settings["seed"]}
-        return replace(cell, id=id_of(training_identity(config, self.data(cell).training)))
+    def splits(self, cell: Cell) -> Splits:
+        """Open the lists of a cell.
 
-    def data(self, cell: Cell) -> Known:
-        _, columns, targets = self._config(cell)
-        key = canonical([cell.settings["data"], cell.settings["seed"], columns, targets])
-        if key not in self._data:
-            splits = splits_of(cell.settings)
-            hashes = None if splits.test is None else measured_hashes(splits.test, columns)
-            ordered = splits.test is not None and splits.test.store.order is not None
-            self._data[key] = Known(data_identity(splits, columns, targets), hashes, ordered)
-        return self._data[key]
+        Raises:
+            UserError: lists or folds that do not exist, or no test lists.
+        """
+        key = _key([cell.settings["data"], cell.settings["seed"]])
+        if key not in self._splits:
+            self._splits[key] = data_of(cell.settings).splits(cell.settings["seed"])
+        if self._splits[key].test is None:
+            raise UserError(f"{cell}: the data give no test lists, which an experiment measures on")
+        return self._splits[key]
 
-    def _config(self, cell: Cell) -> tuple[Identity, Sequence[str], Sequence[str]]:
-        """What counts of a cell's configuration, data and seed apart; columns its model reads and is trained on."""
-        key = canonical({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
+    def test(self, cell: Cell) -> Lists:
+        """Open the test lists of a cell."""
+        lists = self.splits(cell).test
+        assert lists is not None
+        return lists
+
+    def config(self, cell: Cell) -> tuple[TrainConfig, dict[str, Any]]:
+        """Build the configuration, and resolve it without the data; cells that differ in data and seed share it."""
+        key = _key({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
         if key not in self._configs:
             config = configured(cell.settings)
-            self._configs[key] = config_identity(config), list(config.model.columns), taught_by(config)
+            self._configs[key] = config, resolve_settings(config)
         return self._configs[key]
 
+    def named(self, cell: Cell) -> Cell:
+        """Add the fingerprint, and a folder name that depends on it and on the test lists, but not on their labels."""
+        config, settings = self.config(cell)
+        columns = [*config.model.columns], columns_of(config.loss), [*config.sampler.columns]
+        key = _key([cell.settings["data"], cell.settings["seed"], columns])
+        if key not in self._data:
+            hashes = measured_hashes(self.test(cell), config.model.columns) or {}
+            self._data[key] = resolve_data(config, self.splits(cell)), {**hashes, "labels": ""}
+        data, test = self._data[key]
+        found = fingerprint({**settings, "seed": cell.settings["seed"], "data": data})
+        name = f"{point_name(cell.point)}-{fingerprint([found, test])[:SHOWN]}"
+        return replace(cell, fingerprint=found, folder=cell.folder / name)
 
-def splits_of(settings: Mapping[str, Any]) -> Splits:
-    """The lists that the settings of a cell name."""
-    return data_of(settings).splits(settings["seed"])
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)

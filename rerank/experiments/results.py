@@ -1,59 +1,95 @@
-"""The files of an experiment for machines and people: JSON, Parquet, per-query values, tables."""
+"""Files that an experiment writes: JSON, Parquet, tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from rerank.evaluation.export import finite
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Failure, Group, Outcome
-from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.planned import PlannedComparison
+from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.run import Experiment
-from rerank.experiments.summary import Summary
+from rerank.experiments.summary import Comparison, Summary
 from rerank.storage.files import atomic_file, atomic_write
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-def write_results(experiment: Experiment, summary: Summary) -> None:
-    """Write the files that an experiment's folder holds.
+Outcomes = Mapping[Group, Outcome]
+
+
+def write_results(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> None:
+    """Write the files of an experiment's folder.
 
     ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
     ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
     test measures of every query. ``table.md`` and ``table.tex``. Paths in them start from the folder.
     """
-    folder, outcomes = experiment.plan.output, experiment.outcomes
+    folder = experiment.plan.output
     with atomic_write(folder / "results.json") as file:
-        json.dump(as_dict(experiment, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
+        json.dump(as_dict(experiment, outcomes, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
-    _write_parquet(folder / "results.parquet", flat_rows(experiment.plan, outcomes))
-    chosen = {outcome.cell.folder for outcome in outcomes.values()}
-    points = [_point(folder, *trained, trained[0].folder in chosen) for trained in experiment.trained]
-    _write_parquet(folder / "points.parquet", points)
-    _write_parquet(folder / "queries.parquet", [row for outcome in outcomes.values() for row in _queries(outcome)])
+    frames = {"results": results_frame(folder, outcomes), "points": points_frame(experiment, outcomes)}
+    for name, frame in {**frames, "queries": queries_frame(outcomes)}.items():
+        with atomic_file(folder / f"{name}.parquet") as temporary:
+            frame.to_parquet(temporary, index=False)
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
         file.write(table.latex(summary))
 
 
-def flat_rows(plan: ExperimentPlan, outcomes: Mapping[Group, Outcome]) -> list[dict[str, Any]]:
-    """A row per method, fold and seed: ``results.parquet``."""
+def results_frame(output: Path, outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate the chosen cells: a row per method, fold and seed."""
+    import pandas as pd
+
     rows = []
     for outcome in outcomes.values():
-        row = _cell(plan.output, outcome)
-        parts = ("validation", "start", "test")
-        splits = {f"{part}/{name}": mean for part in parts for name, mean in row.pop(part).items()}
-        rows.append(_as_text(row) | splits)
-    return rows
+        row = _outcome(output, outcome)
+        for part in ("validation", "start", "test"):
+            row |= {f"{part}/{name}": mean for name, mean in row.pop(part).items()}
+        rows.append(_as_text(row))
+    return pd.DataFrame(rows)
 
 
-def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
-    """Everything but the values per query, at full precision; what is not a number is None."""
+def points_frame(experiment: Experiment, outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate the trained cells, with a column per searched key."""
+    import pandas as pd
+
+    chosen, rows = {outcome.cell.folder for outcome in outcomes.values()}, []
+    for cell in experiment.trained:
+        results = cell.results()
+        validation = {} if results is None or results.validation is None else results.validation.model.mean
+        rows.append(
+            _as_text(_where(cell))
+            | {"folder": _relative(experiment.plan.output, cell), "seconds": cell.seconds}
+            | {"chosen": cell.folder in chosen}
+            | {key: json.dumps(value) for key, value in cell.point.items()}
+            | {f"validation/{name}": mean for name, mean in validation.items()}
+        )
+    return pd.DataFrame(rows)
+
+
+def queries_frame(outcomes: Outcomes) -> pd.DataFrame:
+    """Tabulate the test measures of every query."""
+    import pandas as pd
+
+    frames = []
+    for outcome in outcomes.values():
+        group, values = outcome.group, outcome.test.to_dataframe()
+        for place, (name, value) in enumerate(
+            {"method": group.method, "fold": _text(group.fold), "seed": group.seed}.items()
+        ):
+            values.insert(place, name, value)
+        frames.append(values)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def as_dict(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> dict[str, Any]:
+    """Collect everything but the values per query at full precision; None stands for NaN."""
+    output = experiment.plan.output
     return {
         "caption": " ".join(table.caption(summary)),
         "measures": summary.measures,
@@ -69,9 +105,12 @@ def as_dict(experiment: Experiment, summary: Summary) -> dict[str, Any]:
             }
             for method, row in summary.rows.items()
         },
-        "differences": [_compared(one) for one in summary.compared],
-        "cells": [_cell(experiment.plan.output, outcome) for outcome in experiment.outcomes.values()],
-        "failed": [_failed(experiment.plan.output, failure) for failure in experiment.failures],
+        "differences": [_difference(one) for one in summary.compared],
+        "cells": [_outcome(output, outcome) for outcome in outcomes.values()],
+        "failed": [
+            _where(one.cell) | {"message": one.message, "log": f"{_relative(output, one.cell)}/log.txt"}
+            for one in experiment.failures
+        ],
     }
 
 
@@ -79,7 +118,7 @@ def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
     return {name: finite(number) for name, number in numbers.items()}
 
 
-def _compared(one: PlannedComparison) -> dict[str, Any]:
+def _difference(one: Comparison) -> dict[str, Any]:
     numbers = {"p": one.p, "corrected": one.corrected, "effect": one.effect}
     if one.found is not None:
         low, high = one.found.interval
@@ -88,53 +127,29 @@ def _compared(one: PlannedComparison) -> dict[str, Any]:
     return sides | _finite(numbers) | {"wins/ties/losses": list(one.counts)}
 
 
-def _cell(output: Path, outcome: Outcome) -> dict[str, Any]:
+def _outcome(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
-        "folder": outcome.cell.folder.relative_to(output).as_posix(),
+        "folder": _relative(output, outcome.cell),
         "seconds": finite(outcome.seconds),
         "validation": outcome.validation,
-        "start": {} if outcome.start is None else {outcome.start.measure: outcome.start.first},
+        "start": outcome.start,
         "test": _finite(outcome.test.mean),
     }
-
-
-def _point(output: Path, cell: Cell, measures: dict[str, Any], chosen: bool) -> dict[str, Any]:
-    validation = {f"validation/{name}": mean for name, mean in measures.get("validation", {}).items()}
-    common = {"folder": cell.folder.relative_to(output).as_posix(), "seconds": measures["seconds"], "chosen": chosen}
-    return _as_text(_where(cell)) | common | {key: json.dumps(value) for key, value in cell.point.items()} | validation
 
 
 def _where(cell: Cell) -> dict[str, Any]:
     return {"method": cell.group.method, "fold": cell.group.fold, "seed": cell.group.seed, "point": cell.point}
 
 
-def _as_text(where: dict[str, Any]) -> dict[str, Any]:
-    """What has several types in one column becomes text."""
-    fold = None if where["fold"] is None else str(where["fold"])
-    return where | {"fold": fold, "point": json.dumps(where["point"])}
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    """Write values of several types in one column as text."""
+    return row | {"fold": _text(row["fold"]), "point": json.dumps(row["point"])}
 
 
-def _failed(output: Path, failure: Failure) -> dict[str, Any]:
-    log = (failure.cell.folder / "log.txt").relative_to(output).as_posix()
-    return _where(failure.cell) | {"message": failure.message, "log": log}
+def _text(fold: int | str | None) -> str | None:
+    return None if fold is None else str(fold)
 
 
-def _queries(outcome: Outcome) -> list[dict[str, Any]]:
-    test = outcome.test
-    common = _as_text(_where(outcome.cell))
-    del common["point"]
-    names = [str(measure) for measure in test.measures]
-    return [
-        common | {"query_id": query} | dict(zip(names, map(finite, values), strict=True))
-        for query, values in zip(test.queries, test.values.T.tolist(), strict=True)
-    ]
-
-
-def _write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Write rows to a Parquet file, whole or not at all; a column is there if any row has it."""
-    import pyarrow.parquet as pq
-
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    with atomic_file(path) as temporary:
-        pq.write_table(pa.table({name: [row.get(name) for row in rows] for name in columns}), temporary)
+def _relative(output: Path, cell: Cell) -> str:
+    return cell.folder.relative_to(output).as_posix()

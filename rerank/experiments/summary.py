@@ -1,7 +1,9 @@
-"""From outcomes to the numbers of a table: means over folds, their spread, significance, distance from publications."""
+"""Numbers of an experiment's table: means, spread, significance, distance from published numbers."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,12 +11,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.evaluation import significance
+from rerank.evaluation.crossed import Crossed, crossed_difference, paired
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
-from rerank.evaluation.significance import correct
+from rerank.evaluation.significance import ROUNDING, AnyTest, Correction
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, mixed_name
-from rerank.experiments.planned import PlannedComparison, compare_all, planned_pairs
-from rerank.training.run_folder import read_provenance
+from rerank.training.run_folder import read_starts
 
 
 @dataclass(frozen=True)
@@ -68,18 +71,13 @@ class Summary:
     rows: dict[str, Row]
     against: dict[str, str | None]  # by measure the method that its p-values are against
     comparisons: int  # that the p-values of the rows are corrected for
-    compared: list[PlannedComparison] = field(default_factory=list)  # none where measures are tested against the best
+    compared: list[Comparison] = field(default_factory=list)  # none where measures are tested against the best
     folds: np.ndarray | None = None
     versions: dict[str, list[str]] = field(default_factory=dict)  # of each package of which the trainings had several
 
     @property
     def measures(self) -> list[str]:
         return [str(measure) for measure in parse_measures(self.config.measures)]
-
-    @property
-    def planned(self) -> int:
-        """For how many comparisons the p-values of ``compared`` are corrected."""
-        return len(self.compared)
 
     @property
     def pooled(self) -> dict[str, PerQuery]:
@@ -121,13 +119,13 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     p = {(one.row, one.measure): (one.p, one.corrected) for one in compared if one.against == config.baseline}
     count = len(compared)
     if config.baseline is None:
-        best: list[PlannedComparison] = []
+        best: list[Comparison] = []
         for measure, other in against.items():
             if other is not None:
                 others = [(name, other) for name in rows if name != other]
                 best += compare_all(values, others, [measure], config.test, "none", folds=folds)
         count = max(count, len(best))
-        corrected = correct([one.p for one in best], config.correction, planned=count).tolist()
+        corrected = significance.correct([one.p for one in best], config.correction, planned=count).tolist()
         p = {(one.row, one.measure): (one.p, after) for one, after in zip(best, corrected, strict=True)}
     for method, row in rows.items():
         for name, value in row.values.items():
@@ -137,11 +135,81 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     return Summary(config, rows, against, count, compared, folds, versions)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A planned comparison of two rows in one measure.
+
+    Attributes:
+        found: difference and interval; None if one of the two rows is missing.
+        effect: Cohen's d over queries.
+        counts: wins, ties and losses over queries.
+        p: NaN if the test has nothing to go by, or a row is missing.
+    """
+
+    row: str
+    against: str
+    measure: str
+    found: Crossed | None = None
+    effect: float = math.nan
+    counts: tuple[int, int, int] = (0, 0, 0)
+    p: float = math.nan
+    corrected: float = math.nan
+
+
+def planned_pairs(rows: Sequence[str], baseline: str | None, every: bool) -> list[tuple[str, str]]:
+    """Pair every row with each one before it, or with the baseline only.
+
+    >>> planned_pairs(["BM25", "hinge", "SmoothI"], None, every=True)
+    [('hinge', 'BM25'), ('SmoothI', 'BM25'), ('SmoothI', 'hinge')]
+    """
+    if every:
+        pairs = [(later, earlier) for earlier, later in itertools.combinations(rows, 2)]
+        turned = [pair[::-1] if pair[0] == baseline else pair for pair in pairs]
+        return sorted(turned, key=lambda pair: pair[1] != baseline) if baseline else turned
+    return [(row, baseline) for row in rows if row != baseline] if baseline else []
+
+
+def compare_all(
+    values: Mapping[str, Mapping[str, np.ndarray]],
+    pairs: Sequence[tuple[str, str]],
+    measures: Sequence[str],
+    test: AnyTest,
+    correction: Correction,
+    folds: np.ndarray | None = None,
+) -> list[Comparison]:
+    """Compare pairs of rows in every measure, given values per seed and query ``[S, Q]`` by row and measure.
+
+    P-values are corrected for all pairs: those with missing rows were planned as well.
+    """
+    compared = []
+    for row, against in pairs:
+        for measure in measures:
+            one = Comparison(row, against, measure)
+            if row in values and against in values:
+                one = _compared(one, *paired(values[row][measure], values[against][measure], folds), test)
+            compared.append(one)
+    corrected = significance.correct([one.p for one in compared], correction, planned=len(compared))
+    return [replace(one, corrected=float(p)) for one, p in zip(compared, corrected, strict=True)]
+
+
+def _compared(one: Comparison, difference: np.ndarray, folds: np.ndarray, test: AnyTest) -> Comparison:
+    found = crossed_difference(difference, folds)
+    over_seeds = difference.mean(axis=0)
+    over_seeds = np.where(np.abs(over_seeds) < ROUNDING, 0.0, over_seeds)
+    return replace(
+        one,
+        found=found,
+        effect=significance.cohens_d(over_seeds),
+        counts=significance.wins_ties_losses(over_seeds),
+        p=found.p if test == "bootstrap" else significance.p_value(test, over_seeds),
+    )
+
+
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
     """The versions of each package of which trainings had several, as far as their folders tell."""
     found: dict[str, set[str]] = {}
     for folder in {outcome.cell.folder for outcome in outcomes}:
-        for start in read_provenance(folder):
+        for start in read_starts(folder):
             for package, version in start.get("packages", {}).items():
                 found.setdefault(package, set()).add(version)
     return {package: sorted(versions) for package, versions in sorted(found.items()) if len(versions) > 1}

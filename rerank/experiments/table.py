@@ -95,8 +95,9 @@ def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome], failed:
         shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
         tried = sorted({outcome.tried for outcome in found})
         known = [outcome.seconds for outcome in found if not np.isnan(outcome.seconds)]
-        starts = [outcome.start for outcome in found if outcome.start is not None]
-        ours, before = _mean([one.ours for one in starts], 4), _mean([one.first for one in starts], 4)
+        started = [outcome for outcome in found if outcome.start]
+        ours = _mean([outcome.validation[outcome.cell.monitor] for outcome in started], 4)
+        before = _mean([outcome.start[outcome.cell.monitor] for outcome in started], 4)
         rows.append(plain(method, "-".join(map(str, tried)), shown, ours, before, _mean(known, 1)))
     header = ["method", "points", "chosen", "validation", "start", "seconds"]
     return Section("Choices", header, rows, [CHOICES, *failed])
@@ -194,7 +195,7 @@ def differences_caption(summary: Summary) -> str:
     return (
         f"Differences paired by query, means over seeds, with intervals by {resampled(config)}; queries without "
         f"relevant documents {'are left out' if config.empty == 'drop' else 'count, as differences of 0'}. Cohen's d "
-        f"over queries; p by {test}, {corrected(config, summary.planned)}."
+        f"over queries; p by {test}, {corrected(config, len(summary.compared))}."
     )
 
 

@@ -15,7 +15,7 @@ from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, MIX, TRAINED_ON, 
 from rerank.models.weights import write_weights
 from rerank.storage.files import atomic_folder
 
-IGNORED = (MIX, "name", "elsewhere", *AFTERWARDS)
+IGNORED = (MIX, "name", *AFTERWARDS)
 """Keys of ``rerank.json`` in which averaged models may differ."""
 
 

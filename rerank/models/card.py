@@ -6,11 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rerank.html import in_markdown
 from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
+
+if TYPE_CHECKING:
+    from rerank.training.results import Results
 
 TEMPLATE = Path(__file__).with_name("card.jinja")
 
@@ -30,7 +33,7 @@ def write_card(
     folder: Path,
     contract: Mapping[str, Any],
     config: Mapping[str, Any],
-    measures: Mapping[str, Any],
+    results: Results,
     data: Mapping[str, str],
     name: str,
 ) -> None:
@@ -40,7 +43,7 @@ def write_card(
         folder: the model's folder.
         contract: the content of ``rerank.json``.
         config: the configuration of the training run.
-        measures: results of the run by split; those with the first stage and of the text part alone are nested.
+        results: measures of the run, next to the first stage.
         data: a description of the lists by split.
         name: the model's name.
     """
@@ -49,9 +52,9 @@ def write_card(
     text, base = "head" in contract, contract.get("name", "")
     plain = contract.get("long") == "truncate"  # a text model that sentence-transformers loads
     loss = config["loss"]["class_path"].rpartition(".")[2] if config.get("loss") else None
-    loaded = measures.get("text_alone", measures)  # of a model that starts from columns: what the hub's library loads
-    split = "test" if "test" in loaded else "validation"
-    results = [
+    split = "validation" if results.test is None else "test"
+    measured = None if "start" in contract else getattr(results, split)  # the hub's library would load the text part
+    evaluated = [
         EvalResult(
             task_type="text-ranking",
             dataset_type="ranked-lists",
@@ -60,18 +63,16 @@ def write_card(
             metric_type=measure,
             metric_value=value,
         )
-        for measure, value in loaded.get(split, {}).items()
+        for measure, value in ({} if measured is None else measured.model.mean).items()
     ]
     metadata = ModelCardData(
         library_name="sentence-transformers" if plain else "rerank",
         pipeline_tag="text-ranking" if text else None,
         tags=["rerank", "reranker", "learning-to-rank", *["cross-encoder"] * text, *[f"loss:{loss}"] * bool(loss)],
         base_model=base if _on_hub(base) else None,
-        model_name=name if results else None,
-        eval_results=results or None,
+        model_name=name if evaluated else None,
+        eval_results=evaluated or None,
     )
-    kinds = {"": measures, ", with the first stage": measures.get("with_first_stage", {})}
-    kinds[", text part alone"] = measures.get("text_alone", {})
     card = ModelCard.from_template(
         metadata,
         template_path=str(TEMPLATE),
@@ -82,8 +83,8 @@ def write_card(
         model=config["model"]["class_path"].rpartition(".")[2],
         lists={split: in_markdown(line) for split, line in data.items()},
         settings=_settings(config, base, network="trees" not in contract),
-        rows=[(f"{at}{what}", of[at]) for what, of in kinds.items() for at in ("validation", "test") if at in of],
-        mixed=measures.get("with_first_stage"),
+        results=results,
+        rows=list(results.rankings()),
         columns=json.dumps({column: [12.5, 11.0] for column in contract.get("start", {}).get("columns", [])}),
     )
     with atomic_write(folder / CARD) as file:

@@ -24,7 +24,7 @@ TRAINED_ON, LAYOUT, START, MIX, CALIBRATION = "trained_on", "layout", "start", "
 FUSION = "Fusion"
 """Its class where there is no model: a mix of columns alone."""
 
-AFTERWARDS = ("first_stage_weight", TRAINED_ON, CALIBRATION)
+AFTERWARDS = (TRAINED_ON, CALIBRATION)
 """Its keys for what was found out after the model was saved, and decides no score."""
 
 

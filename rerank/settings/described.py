@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from rerank.errors import NotFoundError, UserError, one_line
 from rerank.settings.ranges import check_arguments
@@ -26,13 +26,7 @@ class Described:
     {'depth': 150, 'seed': 3}
     >>> Sampler(150, 3)
     Sampler(seed=3)
-
-    Attributes:
-        revision: raised by hand where what the class computes changes (not where only rounding does), so that results
-            of before count as those of another object.
     """
-
-    revision: ClassVar[int] = 1
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Remember the arguments; subclasses need not call anything."""
@@ -67,10 +61,6 @@ class Described:
             elif not parameter or value != parameter.default:
                 words.append(f"{name}={value!r}")
         return f"{type(self).__name__}({', '.join(words)})"
-
-    def identity(self) -> dict[str, Any]:
-        """The arguments as they count for an identity: what they stand for in place of names and paths."""
-        return self.arguments()
 
 
 def class_path(kind: type) -> str:

@@ -25,7 +25,7 @@ from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
-from rerank.training.run_folder import GIVEN, IDENTITY, check_unbegun
+from rerank.training.run_folder import FINGERPRINT, GIVEN, check_unbegun
 
 OWN = ("data", "model", "loss", "test")
 """Fields of a configuration that ``train`` takes as objects, or that follow from these."""
@@ -74,7 +74,7 @@ def train(
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 
     Returns:
-        The training: ``history``, ``measures``, ``model``, ``config``.
+        The training: ``history``, ``results``, ``model``, ``config``.
 
     Raises:
         UserError: what cannot work, before anything is trained; a folder that holds something else or another
@@ -181,7 +181,7 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
             lists, names
         ):
             return str(place)
-        if (place.parent.parent / IDENTITY).exists():
+        if (place.parent.parent / FINGERPRINT).exists():
             raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
         check_unbegun(place.parent.parent)
         shutil.rmtree(place)  # of a training that was refused before it began

@@ -15,6 +15,7 @@ from rerank.errors import UserError, one_line
 from rerank.kernels.memory import out_of_memory
 from rerank.models.weights import copied
 from rerank.training.accumulate import MemoryLimits, StepResult
+from rerank.training.results import Measured
 from rerank.training.run_folder import CHECKPOINTS
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class State:
     skipped: int = 0
     metrics_lines: int = 0
     limits: MemoryLimits = field(default_factory=MemoryLimits)
+    start: dict[str, Measured] = field(default_factory=dict)  # the model before its first step, by split
 
     def add(self, done: StepResult) -> None:
         self.step += 1
@@ -60,7 +62,8 @@ class State:
         return asdict(self)
 
     def load_state_dict(self, values: dict[str, Any]) -> None:
-        vars(self).update(values | {"limits": MemoryLimits(**values["limits"])})
+        start = {split: Measured.of(found) for split, found in values["start"].items()}
+        vars(self).update(values | {"limits": MemoryLimits(**values["limits"]), "start": start})
 
 
 def register_state(accelerator: Accelerator, scorer: torch.nn.Module, state: State) -> None:

@@ -29,17 +29,22 @@ def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
 
     Lists count by their content, and an initial model by its files, so that folders may be moved.
     """
+    return {**resolve_settings(config), "data": resolve_data(config, splits)}
+
+
+def resolve_settings(config: TrainConfig) -> dict[str, Any]:
+    """List the settings that count, without the data."""
     counted = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in NEUTRAL}
-    read = [*config.model.columns]
-    taught = [*columns_of(config.loss), *config.sampler.columns]
+    return {**settings.resolve(counted), "model": _resolve_model(config.model)}
+
+
+def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:
+    """Hash the content of the lists, with the columns that the training reads."""
+    columns = config.model.columns
     return {
-        **settings.resolve(counted),
-        "model": _resolve_model(config.model),
-        "data": {
-            "train": content_hashes(splits.train, [*read, *taught]),
-            "validation": _measured(splits.validation, read),
-            "test": _measured(splits.test, read) if config.test else None,
-        },
+        "train": content_hashes(splits.train, [*columns, *columns_of(config.loss), *config.sampler.columns]),
+        "validation": measured_hashes(splits.validation, columns),
+        "test": measured_hashes(splits.test, columns) if config.test else None,
     }
 
 
@@ -50,7 +55,7 @@ def _resolve_model(model: Model) -> dict[str, Any]:
     return resolved
 
 
-def _measured(lists: Lists | None, columns: Sequence[str]) -> dict[str, str] | None:
+def measured_hashes(lists: Lists | None, columns: Sequence[str]) -> dict[str, str] | None:
     """Hash lists that are measured, with the first stage's scores."""
     if lists is None:
         return None

@@ -22,7 +22,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import Pace, log, tqdm
-from rerank.scoring.shared import score_shared
+from rerank.scoring.shared import score_shared, scores_by
 from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
@@ -41,11 +41,9 @@ from rerank.training.launch import (
     micro_batch_size,
     warn_if_idle,
 )
-from rerank.training.measurement import write_start
+from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets, check_sampler
-from rerank.training.validate import finish
-from rerank.training.validation import Validation
 
 PRECISIONS: dict[str, Precision] = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
 """Our name of each of Accelerate's precisions."""
@@ -63,8 +61,9 @@ class Trainer:
             raise UserError(f"model: {type(config.model).__name__} is not a network")
         assert config.loss is not None
         self.model, self.loss = config.model, config.loss
-        self.validation = Validation(config, splits, self.model, self._scores, self._say)
-        self.monitor = self.validation.monitor
+        self.measurer = Measurer(config, splits)
+        self.monitor = self.measurer.monitor
+        self._best_scores: Array | None = None  # of the validation lists; None if the run resumed since
         for lists in (splits.train, splits.validation, splits.test if config.test else None):
             if lists is not None:
                 self.model.check(lists)
@@ -76,7 +75,7 @@ class Trainer:
         self.trackers = usual if config.tracker is None else config.tracker
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Results:
         config = self.config
         self._prepare()
         self._launch()
@@ -107,13 +106,7 @@ class Trainer:
                 self._measure_start(state)
                 while state.epoch < config.epochs and not self._out_of_patience(state):
                     self._epoch(state, accumulator)
-                self._prepared.clear()
-                best = self.model
-                if state.best_epoch != state.epoch:  # else the best model is the one in memory
-                    with together():
-                        best = type(self.model).load(self.folder.best)
-                        best.settle(self.precision)
-                measures = finish(self.folder, self.splits, best, config, self.main, self.validation.best_scores)
+                results = self._finish(state)
         except Stopped as stop:
             self._stop(stop, state)
         finally:
@@ -121,7 +114,7 @@ class Trainer:
                 bias.requires_grad_(True)
         self.accelerator.wait_for_everyone()
         self._end_trackers()
-        return measures
+        return results
 
     def _prepare(self) -> None:
         """Fit, initialise and tokenise before joining the process group, whose timeout this could exceed."""
@@ -155,7 +148,7 @@ class Trainer:
             for _, inputs in self._prepared.values():
                 inputs.to(self.accelerator.device)
             if self.main:
-                self.folder.open(self.splits)
+                self.folder.open()
         if (ways := self.model.settle(self.precision)) is not None:
             self._say("kernels: %s", ways)
         if self.accelerator.device.type == "cpu":
@@ -269,26 +262,38 @@ class Trainer:
         """Measure the model before its first step, which may be the best: fine-tuning can make one worse."""
         if state.step or self.splits.validation is None:
             return
-        tables = self.validation.start(state)
-        with together():
-            if self.main:
-                write_start(self.folder.path, tables)
+        for split, lists in self.measurer.lists.items():
+            scores = self._scores(lists, split)
+            state.start[split] = measured = self.measurer(split, scores)
+            if split == "validation":
+                state.best, self._best_scores = self.measurer.worth(measured.mean, scores), scores
+                self._say("start: %s %.4f", self.monitor, measured.mean[self.monitor])
         self._save_best()
-        self._say("start: %s %.4f", self.monitor, tables["validation"].mean[self.monitor])
 
     def _validate(self, state: State) -> None:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
         self._collect(state)
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         dead = state.dead / max(1, state.lists)
-        logged = {"epoch": epoch, "mean_loss": mean_loss, "dead_lists": dead, "skipped_steps": state.skipped}
+        logged: dict[str, Any] = {"epoch": epoch, "mean_loss": mean_loss}
+        logged |= {"dead_lists": dead, "skipped_steps": state.skipped}
         noted = self._noted(state, dead)
         if self.splits.validation is None:
             state.best_epoch, better, shown = epoch, True, ""
         else:
-            better, found = self.validation.epoch(state)
-            logged |= found
-            shown = f", {self.monitor} {found['validation'][self.monitor]:.4f}{' (best)' if better else ''}"
+            started, lists = time.perf_counter(), self.splits.validation
+            scores = self._scores(lists, "validation")
+            mean = self.measurer.table("validation", scores).mean
+            seconds, worth = time.perf_counter() - started, self.measurer.worth(mean, scores)
+            logged |= {"validation": mean, "seconds": seconds, **self.model.logged()}
+            shown = f", {self.monitor} {mean[self.monitor]:.4f}"
+            if self.config.epoch_by == "loss":
+                logged["validation_loss"] = -worth
+                shown += f", validation loss {-worth:.4f}"
+            better = state.best is None or worth > state.best or self.config.epoch_by == "last"
+            if better:
+                state.best, state.best_epoch, self._best_scores = worth, epoch, scores
+                shown += " (best)"
         self._log(state, logged)
         self._say("epoch %d: loss %.4f%s%s", epoch, mean_loss, shown, noted)
         if better:
@@ -314,6 +319,23 @@ class Trainer:
     def _scores(self, lists: Lists, name: str) -> Array:
         inputs, budget, bar = self._inputs(lists), self.config.token_budget, f"{name} lists"
         return score_shared(self.model, lists, precision=self.precision, budget=budget, inputs=inputs, progress=bar)
+
+    def _finish(self, state: State) -> Results:
+        """Measure the best model, which is the one in memory after a last epoch that was the best."""
+        self._prepared.clear()
+        best = self.model
+        if state.best_epoch != state.epoch:
+            with together():
+                best = type(self.model).load(self.folder.best)
+                best.settle(self.precision)
+        score = scores_by(best, self.config.precision, self.config.token_budget)
+        scores = {} if self._best_scores is None else {"validation": self._best_scores}
+        scores |= {split: score(lists, split) for split, lists in self.measurer.lists.items() if split not in scores}
+        with together():
+            results, ranker = self.measurer.results(best, scores, state.best_epoch, state.start)
+            if self.main:
+                self.folder.finish(self.splits, self.model, results, ranker, scores.get("test"))
+        return results
 
     def _save_best(self) -> None:
         with together():

@@ -26,9 +26,9 @@ from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
 from rerank.training.batches import PaddedLists, padded_lists
 from rerank.training.config import TrainConfig
+from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import ZERO_GRAD_TOLERANCE, Targets, mask_missing
-from rerank.training.validate import finish
 
 
 class TreeTrainer:
@@ -57,14 +57,14 @@ class TreeTrainer:
         if not len(usable):
             raise UserError(f"data.train: no list of {train.store} has anything to learn from")
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Results:
         train, validation = self.splits.train, self.splits.validation
         self.model.prepare(train)
         for lists in (validation, self.splits.test if self.config.test else None):
             if lists is not None:
                 self.model.check(lists)
         again = (self.folder.path / "metrics.jsonl").exists()
-        self.folder.open(self.splits)
+        self.folder.open()
         if again:
             log.info("this run was interrupted; trees are grown from the start again")
         self.folder.keep_metrics(0)
@@ -79,7 +79,11 @@ class TreeTrainer:
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
         best = type(self.model).load(self.folder.best)
-        return finish(self.folder, self.splits, best, self.config)
+        measurer = Measurer(self.config, self.splits)
+        scores = {split: best.predict(lists) for split, lists in measurer.lists.items()}
+        results, ranker = measurer.results(best, scores, best.count, {})
+        self.folder.finish(self.splits, self.model, results, ranker, scores.get("test"))
+        return results
 
     def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
         best, best_trees, patience = -1.0, 0, self.config.patience

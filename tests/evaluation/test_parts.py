@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,10 @@ from rerank.errors import UserError
 from rerank.evaluation.compare import SEEN, UNSEEN
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import evaluate
-from rerank.lists.data import ListsData
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run, write_run
-from rerank.storage.files import read_json
 from rerank.tasks import evaluate as evaluate_runs
-from rerank.training import validate
 from tests.builders import WORDS
 
 
@@ -84,35 +80,6 @@ def test_judgments_are_enough_and_several_are_one(sides: tuple[Lists, Lists], tm
         assert "unseen" in shown
     with pytest.raises(UserError, match="nowhere"):
         evaluate_runs(test, runs, "nDCG@10", trained_on="nowhere")
-
-
-def test_a_training_ends_with_both(
-    sides: tuple[Lists, Lists], tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from rerank.training.configuration import configuration
-    from rerank.training.fit import fit
-
-    words = ["--data=ListsData", f"--data.train={tmp_path / 'train'}", f"--data.test={tmp_path / 'test'}"]
-    words += ["--data.validation_share=0", "--model=MLP", "--model.hidden=[4]", "--model.columns=[bm25]"]
-    words += ["--loss=ListNet", "--epochs=1", "--tracker=[]"]
-    few = fit(*configuration([*words, f"--output={tmp_path / 'few'}"]))
-    assert set(few.beside) == {"test"}, "too few queries in each part"
-    monkeypatch.setattr(validate, "ENOUGH", 1)
-    with caplog.at_level(logging.INFO, "rerank"):
-        run = fit(*configuration([*words, f"--output={tmp_path / 'run'}"]))
-    found = read_json(tmp_path / "run" / "measures.json")["first_stage"]
-    assert found == json.loads(json.dumps(run.beside))
-    splits = ListsData(str(tmp_path / "train"), None, str(tmp_path / "test"), 0).splits(42)
-    assert splits.test is not None and splits.test.qrels is not None
-    seen = seen_queries(splits.test.qrels, [splits.train.qrels or {}])
-    assert found["test seen"]["queries"] == len(seen)
-    assert found["test seen"]["queries"] + found["test unseen"]["queries"] == found["test"]["queries"]
-    for key in ("ours", "first", "difference"):
-        total = sum(found[name][key] * found[name]["queries"] for name in ("test seen", "test unseen"))
-        assert total / len(splits.test) == pytest.approx(found["test"][key])
-    assert f"test, a relevant document seen in training: nDCG@10 {found['test seen']['ours']:.4f}" in (caplog.text)
-    assert f"none seen in training: nDCG@10 {found['test unseen']['ours']:.4f}, first stage bm25" in str(run)
-    assert fit(*configuration([*words, f"--output={tmp_path / 'run'}"])).beside == found, "known"
 
 
 def test_what_lists_share_with_those_of_a_training(

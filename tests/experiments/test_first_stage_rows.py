@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rerank
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.cells import file_name
 from rerank.features.letor import letor_lists
-from rerank.lists.folds import drawn_folds
+from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import read_run
-from rerank.training.measurement import read_start
 from tests.builders import make_lists, make_model, write_features
 from tests.experiments.settings import write_experiment
 
@@ -48,7 +47,7 @@ def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> 
         if cell["method"] != "ListNet":
             continue
         folder = tmp_path / "out" / cell["folder"]
-        weight = json.loads((folder / "measures.json").read_text())["with_first_stage"]["first_stage_weight"]
+        weight = json.loads((folder / "results.json").read_text())["first_stage_weight"]
         model = read_run(folder / "test.trec")
         reranked = {query: first[query] for query in model}
         assert lists.qrels is not None
@@ -63,18 +62,6 @@ def test_the_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> 
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]
-
-
-def test_a_mixture_is_of_the_lists_that_its_method_reranked(lists: Lists, tmp_path: Path) -> None:
-    methods = {"deep": {"set": {"loss": "ListNet"}}, "flat": {"set": {"loss": "ListNet", "data.depth": 2}}}
-    assert experiment([write_config(tmp_path, first_stage="mix", methods=methods)]) == 0
-    longest = dict(zip(lists.query_ids, lists.lengths.tolist(), strict=True))
-    for name, depth in (("first stage", 4), ("deep + first stage", 4), ("flat + first stage", 2)):
-        (folder,) = (path for path in (tmp_path / "out" / "cells").iterdir() if path.name == file_name(name))
-        found = {query: ranking for path in folder.rglob("test.trec") for query, ranking in read_run(path).items()}
-        assert {query: len(ranking) for query, ranking in found.items()} == {
-            query: min(depth, length) for query, length in longest.items() if length
-        }
 
 
 def test_the_first_stage_is_of_the_first_method_that_has_one(lists: Lists, tmp_path: Path) -> None:
@@ -102,7 +89,7 @@ def test_what_was_chosen_is_beside_its_start(lists: Lists, tmp_path: Path) -> No
         if cell["method"] != "ListNet":
             assert cell["start"] == {}
             continue
-        values = read_start(folder)["validation"].mean
+        values = json.loads((folder / "results.json").read_text())["validation"]["start"]["mean"]
         assert cell["start"] == {"nDCG": pytest.approx(values["nDCG"], abs=1e-12)}
         starts.append(values["nDCG"])
         chosen.append(cell["validation"]["nDCG"])
@@ -119,9 +106,20 @@ def test_what_the_folds_rank_is_a_column_out_of_fold(lists: Lists, tmp_path: Pat
     folders = sorted((tmp_path / "out" / "cells" / "ListNet").glob("fold-*/seed-42/point-*"))
     (tmp_path / "folds.trec").write_text("".join((folder / "test.trec").read_text() for folder in folders))
     assert main(["add", f"--lists={tmp_path / 'lists'}", f"--run=ce={tmp_path / 'folds.trec'}"]) == 0
-    of, stored = drawn_folds(lists, 3, 0), Lists.open(tmp_path / "lists")
-    for fold, folder in enumerate(folders):
-        tested = stored.select(of == fold)
+    for fold, folder in enumerate(folders, 1):
+        tested = FoldsData(str(tmp_path / "lists"), fold, 3).splits(42).test
+        assert tested is not None
         model = load_model(folder / "best", mix=False)
         scores = score_lists(model, model.inputs(tested), tested)
         np.testing.assert_allclose(tested.column("ce"), scores, rtol=1e-5, atol=1e-5)
+
+
+def test_first_stage_row_breaks_ties_as_evaluate_does(tmp_path: Path) -> None:
+    make_model(tmp_path / "model")
+    frame = make_lists(tmp_path / "made").to_dataframe()
+    Lists.from_dataframe(frame.assign(bm25=frame.bm25 // 4)).save(tmp_path / "lists")
+    assert experiment([write_config(tmp_path)]) == 0
+    table = json.loads((tmp_path / "out" / "results.json").read_text())["table"]
+    found = rerank.evaluate(Lists.open(tmp_path / "lists").to_rerank(4), ["bm25"], "nDCG AP")
+    for measure in ("nDCG", "AP"):
+        assert table["first stage"]["values"][measure]["mean"] == pytest.approx(found["bm25", measure])

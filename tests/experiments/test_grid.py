@@ -19,8 +19,10 @@ from scipy import stats
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
+from rerank.evaluation.measures import evaluate
 from rerank.experiments.engines import Process, environments
-from rerank.storage.files import read_json
+from rerank.lists.view import Lists
+from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
 from tests.experiments.grid import MEASURES, PUBLISHED, write_config
 
@@ -41,12 +43,12 @@ def results(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "out" / "results.json").read_text())
 
 
-def read_measures(cell: Path) -> dict[str, Any]:
-    return json.loads((cell / "measures.json").read_text())
+def validation(cell: Path) -> dict[str, float]:
+    return json.loads((cell / "results.json").read_text())["validation"]["model"]["mean"]
 
 
 def runs(output: Path) -> list[Path]:
-    return sorted(path.parent for path in output.glob("cells/*/*/*/*/measures.json"))
+    return sorted(path.parent for path in output.glob("cells/*/*/*/*/results.json"))
 
 
 def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Path, results: dict[str, Any]) -> None:
@@ -56,12 +58,11 @@ def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Pat
     trained = runs(folder / "out")
     assert len(trained) == 12
     for cell in trained:
-        value = read_measures(cell)["validation"]["nDCG@5"]
-        best = max(read_measures(other)["validation"]["nDCG@5"] for other in trained if other.parent == cell.parent)
+        value = validation(cell)["nDCG@5"]
+        best = max(validation(other)["nDCG@5"] for other in trained if other.parent == cell.parent)
         if cell in chosen:
             assert value == best
-        assert (cell in chosen) == bool(list(cell.glob("test-*.json"))) == (cell / "test.trec").exists()
-        assert "test" not in read_measures(cell)
+        assert (cell in chosen) == (cell / "test.trec").exists()
     assert len({cell.parent for cell in chosen}) == 6
 
 
@@ -92,14 +93,15 @@ def test_a_failed_cell_leaves_a_hole_and_its_last_line(folder: Path, results: di
 
 def test_the_table_is_of_what_the_chosen_cells_measured(folder: Path, results: dict[str, Any]) -> None:
     """Means from the cells' own files; p-values by scipy from the values per query, of all comparisons planned."""
-    names = ["SmoothI", "Tuned | 50%"]
+    names, lists = ["SmoothI", "Tuned | 50%"], Lists.open(folder / "lists")
     queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
     for measure in MEASURES:
         for name in names:
             means = []
             for cell in (cell for cell in results["cells"] if cell["method"] == name):
-                (kept,) = map(read_json, (folder / "out" / cell["folder"]).glob("test-*.json"))
-                means.append(np.mean(kept["values"][kept["measures"].index(measure)]))
+                run = read_run(folder / "out" / cell["folder"] / "test.trec")
+                qrels = {query: judged for query, judged in (lists.qrels or {}).items() if query in run}
+                means.append(evaluate(run, qrels, measure).mean[measure])
                 assert cell["test"][measure] == pytest.approx(means[-1])
             assert results["table"][name]["values"][measure]["mean"] == pytest.approx(np.mean(means))
         columns = [queries[queries.method == name].sort_values("query_id")[measure] for name in names]
@@ -116,7 +118,7 @@ def test_parquet_has_a_row_per_method_fold_and_seed(folder: Path, results: dict[
     for row, cell in zip(rows, results["cells"], strict=True):
         assert (row["method"], row["fold"], row["seed"]) == (cell["method"], str(cell["fold"]), cell["seed"])
         assert json.loads(row["point"]) == cell["point"]
-        assert row["validation/nDCG@5"] == read_measures(folder / "out" / row["folder"])["validation"]["nDCG@5"]
+        assert row["validation/nDCG@5"] == validation(folder / "out" / row["folder"])["nDCG@5"]
         assert row["test/AP"] == cell["test"]["AP"]
         assert row["seconds"] > 0
 
@@ -128,10 +130,10 @@ def test_points_are_all_that_was_trained(folder: Path, results: dict[str, Any]) 
     }
     assert {row["folder"] for row in rows if row["chosen"]} == {cell["folder"] for cell in results["cells"]}
     for row in rows:
-        assert row["validation/nDCG@5"] == read_measures(folder / "out" / row["folder"])["validation"]["nDCG@5"]
+        assert row["validation/nDCG@5"] == validation(folder / "out" / row["folder"])["nDCG@5"]
         if row["method"] == "SmoothI":
             assert json.loads(row["loss.relaxation.alpha"]) == json.loads(row["point"])["loss.relaxation.alpha"]
-    finished = [path.parent for path in folder.rglob("measures.json")]
+    finished = [path.parent for path in folder.rglob("results.json")]
     assert not [path for path in finished if (path / "checkpoints").exists()], "they have no use for them any more"
 
 
@@ -149,7 +151,7 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
     path = folder / "whole.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
     logs = folder / "out" / "workers"
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")}
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")}
     for log in logs.iterdir():
         log.unlink()
     assert experiment([f"--config={path}"]) == 0
@@ -159,7 +161,7 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
     assert experiment([f"--config={path}", "--measures=RR P@1", "--empty=drop", "--published=null"]) == 0
     other = json.loads((folder / "out" / "results.json").read_text())
     assert other["measures"] == ["RR", "P@1"]
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/measures.json")} == before
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")} == before
 
 
 @pytest.mark.slow
@@ -169,7 +171,7 @@ def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, re
     command += [f"--output={output}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     waited = time.monotonic()
-    while len(list(output.glob("cells/**/measures.json"))) < 3 and process.poll() is None:
+    while len(list(output.glob("cells/**/results.json"))) < 3 and process.poll() is None:
         assert time.monotonic() - waited < 300
         time.sleep(0.05)
     workers, started = (psutil.Process(process.pid).children(recursive=deep) for deep in (False, True))
@@ -180,7 +182,7 @@ def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, re
     assert alive == [], "no worker outlives its experiment"
     assert not (output / "results.json").exists()
     trained = {path: path.stat().st_mtime_ns for path in output.glob("cells/**/metrics.jsonl")}
-    complete = {path for path in trained if (path.parent / "measures.json").exists()}
+    complete = {path for path in trained if (path.parent / "results.json").exists()}
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, "the broken cells still fail"
@@ -247,8 +249,10 @@ def test_a_file_where_the_folder_is_to_be(folder: Path, tmp_path: Path, capsys: 
 
 def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = f"--config={folder / 'experiment.yaml'}"
-    assert main(["experiment", config, "--dry-run", "--base.data.lists", "elsewhere", "--base.epochs=2"]) == 0
+    assert main(["experiment", config, "--dry-run", "--base.batch_size", "3", "--base.epochs=2"]) == 0
     for words, message in (
+        (["--base.data.lists=nowhere"], "nowhere"),
+        (["--base.model.name=nowhere"], "nowhere"),
         (["--base.epochs=two"], "epochs"),
         (["--base.data.list=x"], "data"),
         (["--methods.SmothI.set.epochs=2"], "did you mean 'methods.SmoothI.set'"),
@@ -263,16 +267,14 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.slow
 def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_path: Path) -> None:
     worker = Process({}, tmp_path / "log" / "worker.log")
-    job = {"do": "measure", "folder": str(tmp_path / "no run"), "settings": {}, "id": "0"}
-    job |= {"measures": "AP", "empty": "0"}
+    job = {"folder": str(tmp_path / "no run"), "settings": {}}
     try:
         assert "data" in worker.do(job)["error"]
         assert worker._process is not None
         worker._process.kill()
-        assert "SIGKILL" in worker.do(job)["error"]
-        assert "data" in worker.do(job)["error"]
+        assert "data" in worker.do(job)["error"], "tried again"
     finally:
-        worker.stop()
+        worker.end()
     assert "data" in (tmp_path / "no run" / "log.txt").read_text().splitlines()[-1]
 
 

@@ -16,8 +16,7 @@ from rerank.evaluation.significance import correct
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
-from rerank.experiments.planned import planned_pairs
-from rerank.experiments.summary import Summary, summarise
+from rerank.experiments.summary import Summary, planned_pairs, summarise
 from tests.evaluation.tables import per_query
 
 MEASURES = "nDCG@10 AP"
@@ -43,7 +42,7 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
                 test = per_query(MEASURES, values, [f"{fold}-{i}" for i in range(QUERIES)])
                 group = Group(method, fold, seed)
                 cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
-                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, test, 2.0)
+                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, {}, test, 2.0)
     return outcomes
 
 

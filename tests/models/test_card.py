@@ -44,12 +44,11 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     assert "loss:SmoothINDCG" in card.data.tags
     assert card.data.license is None
     assert card.data.base_model is None, "a folder of this machine means nothing elsewhere"
-    measures = json.loads((run / "measures.json").read_text())
+    measures = json.loads((run / "results.json").read_text())
     results = {r.metric_type: r.metric_value for r in card.data.eval_results}
-    assert results == measures["validation"]
-    for values in (measures["validation"], measures["with_first_stage"]["validation"]):
-        assert " | ".join(f"{value:.4f}" for value in values.values()) in card.text
-    assert "of the 16 training pairs with the longest documents no score differs by more than" in card.text
+    assert results == measures["validation"]["model"]["mean"]
+    for ranking in filter(None, (measures["validation"][name] for name in ("model", "first_stage", "interpolated"))):
+        assert " | ".join(f"{value:.4f}" for value in ranking["mean"].values()) in card.text
     assert str(tmp_path) not in card.content and str(tiny_model) not in card.content, "paths of this machine"
 
     monkeypatch.chdir(run / "best")
@@ -83,8 +82,8 @@ def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
     made_by = ("trees", "LightGBM", "own objective"), ("pairs", "XGBoost", "rank:pairwise"), ("mlp", "MLP", "ListNet")
     for name, model, loss in made_by:
         card = ModelCard.load(tmp_path / name / "best" / "README.md")
-        measures = json.loads((tmp_path / name / "measures.json").read_text())
-        assert {r.metric_type: r.metric_value for r in card.data.eval_results} == measures["test"]
+        measures = json.loads((tmp_path / name / "results.json").read_text())
+        assert {r.metric_type: r.metric_value for r in card.data.eval_results} == measures["test"]["model"]["mean"]
         assert card.data.pipeline_tag is None
         assert model in card.text and loss in card.text
         assert "sampler" in card.text if name == "mlp" else "sampler" not in card.text

@@ -12,8 +12,6 @@ import pytest
 
 import rerank
 from rerank.evaluation.measures import evaluate
-from rerank.lists.scaled import z_scores
-from rerank.storage.files import read_json
 from tests.builders import make_lists
 
 SMALL = {"query_length": 8, "document_length": 24}
@@ -66,7 +64,7 @@ def test_a_script_sees_what_the_command_shows(
         train(linear(), parts, tmp_path / "run")
     assert "is complete" in capsys.readouterr().err
     assert any(line.startswith("epoch 1: loss") for line in lines)
-    assert lines[-1] in str(run).splitlines() and lines[-1].startswith("test: nDCG@5")
+    assert lines[-1] in str(run).splitlines() and lines[-1].startswith("  model (epoch")
 
 
 def test_a_program_that_listens_is_not_spoken_over(
@@ -95,67 +93,21 @@ def test_the_level_of_the_logger_makes_it_quiet(
     assert not capsys.readouterr().err
 
 
-def test_what_is_printed_of_a_training(tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
-    """Means, differences, intervals, what is mixed in, the loss as it was written, the folder."""
+def test_training_prints_its_results(tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
     run = train(rerank.CrossEncoder(str(tiny_model), **SMALL), parts, tmp_path / "run")
     head, *lines = str(run).splitlines()
     assert head.startswith("CrossEncoder trained by SmoothINDCG(") and head.endswith("alpha=2.0)")
     assert lines[-1] == f"model: {tmp_path / 'run' / 'best'}"
-    for split in ("validation", "test"):
-        ours = run.measures[split]["nDCG@5"]
-        first = evaluate(parts[split].run(), parts[split].qrels or {}, "nDCG@5").mean["nDCG@5"]
-        line = next(line for line in lines if line.startswith(f"{split}: ") and "first stage bm25" in line)
-        assert f"nDCG@5 {ours:.4f}, first stage bm25 {first:.4f}, difference {ours - first:+.4f} [" in line
-        assert line in run._repr_html_()
-    share = run.measures["with_first_stage"]["first_stage_weight"]
-    assert any(line.startswith(f"with a share of {share:g} of the first stage") for line in lines) == (share > 0)
+    assert str(run.results) in str(run)
+    for name in ("validation", "test"):
+        split, lists = getattr(run.results, name), parts[name]
+        first = evaluate(lists.run("bm25"), lists.qrels or {}, "nDCG@5").mean["nDCG@5"]
+        ours = split.model.mean["nDCG@5"]
+        assert split.first_stage.mean["nDCG@5"] == pytest.approx(first)
+        assert split.model.difference == pytest.approx(ours - first)
+        assert any(f"{ours:.4f}  {ours - first:+.4f} [" in line for line in lines)
+    assert "difference" in run._repr_html_()
     assert "SmoothINDCG(" in repr(run) and "\n" not in repr(run)
-
-
-def test_a_model_is_compared_with_the_columns_that_it_starts_from(
-    tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path
-) -> None:
-    """No step moves it (rates of 0), so it is no better than the fusion, whatever it is beside the first stage."""
-    still = rerank.Optimization(encoder_lr=0, head_lr=0)
-    model = rerank.CrossEncoder(str(tiny_model), **SMALL, start=["bm25", "dense"])
-    run = train(model, parts, tmp_path / "run", optimization=still)
-    for split in ("validation", "test"):
-        lists = parts[split]
-        none_added = np.zeros(lists.size, dtype=bool)
-        z = sum(z_scores(lists.column(name), lists.offsets, none_added, 100) for name in ("bm25", "dense"))
-        fused = evaluate(lists.run(np.asarray(z)), lists.qrels or {}, "nDCG@5").mean["nDCG@5"]
-        assert run.baseline[split]["against"] == "start bm25 + dense"
-        assert run.baseline[split]["first"] == pytest.approx(fused, abs=1e-12)
-        assert run.baseline[split]["ours"] == pytest.approx(fused, abs=1e-12)
-        assert f"{split}: nDCG@5 {fused:.4f}, start bm25 + dense {fused:.4f}, difference +0.0000" in str(run)
-    stored = read_json(tmp_path / "run" / "measures.json")["baseline"]
-    again = train(model, parts, tmp_path / "run", optimization=still)
-    assert set(stored) == {"validation", "test"} and str(again) == str(run)
-    fused_test = f"test: nDCG@5 {run.start['test']['ours']:.4f}, start {run.start['test']['first']:.4f}"
-    assert fused_test in str(run)  # of lists that were measured before the first step, which the next one's were not
-    late = rerank.CrossEncoder(str(tiny_model), **SMALL, start=["bm25", "dense"])
-    train(late, parts, tmp_path / "late", optimization=still, test=None)
-    shown = [line for line in str(run).replace("/run/", "/late/").splitlines() if not line.startswith(fused_test)]
-    assert str(train(late, parts, tmp_path / "late", optimization=still)).splitlines() == shown
-
-
-def test_the_first_stage_alone_is_no_second_baseline(
-    tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path
-) -> None:
-    run = train(rerank.CrossEncoder(str(tiny_model), **SMALL, start="bm25"), parts, tmp_path / "run")
-    assert "test" not in run.baseline and str(run).count(", first stage bm25") == 2 and ", start bm25" not in str(run)
-
-
-def test_a_column_that_is_better_than_the_first_stage_is_named(parts: dict[str, rerank.Lists], tmp_path: Path) -> None:
-    lists = parts["validation"]
-    means = {name: evaluate(lists.run(name), lists.qrels or {}, "nDCG@5").mean["nDCG@5"] for name in ("bm25", "dense")}
-    assert means["dense"] > means["bm25"], "or the test shows nothing"
-    run = train(linear(), parts, tmp_path / "run")
-    assert set(run.baseline) == {"validation"}
-    assert run.baseline["validation"]["against"] == "column dense"
-    assert run.baseline["validation"]["first"] == pytest.approx(means["dense"])
-    target = rerank.Term(rerank.MSE(), target="dense")  # need not be known when a query is asked
-    assert not train(linear(), parts, tmp_path / "learned", loss=target).baseline
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +13,8 @@ import yaml
 import rerank
 from rerank.commands.cli import main
 from rerank.settings.configs import read_config
+from rerank.storage.files import read_json
+from rerank.storage.fingerprint import fingerprint
 from tests.builders import make_lists, make_lists_with_added
 from tests.training.helpers import metrics
 
@@ -33,10 +34,10 @@ def trained(tiny_model: Path, lists: rerank.Lists, tmp_path_factory: pytest.Temp
 
 
 def test_a_training_says_what_it_found(trained: rerank.Training, lists: rerank.Lists) -> None:
-    assert trained.id == hashlib.sha256((trained.folder / "identity.json").read_bytes()).hexdigest()
+    assert trained.fingerprint == fingerprint(read_json(trained.folder / "fingerprint.json"))
     assert isinstance(trained.history, pd.DataFrame)
     assert trained.history["loss"].notna().sum() == trained.history["step"].max()
-    assert set(trained.measures) >= {"validation"} and trained.model is trained.model
+    assert trained.results.validation is not None and trained.model is trained.model
     scores = trained.model.predict(lists)
     assert scores.dtype == np.float32 and scores.shape == (lists.size,)
     table = rerank.evaluate(lists, {"ours": scores}, measures="nDCG@10 AP", baseline="bm25")
@@ -64,7 +65,7 @@ def test_its_configuration_repeats_it_bit_for_bit(trained: rerank.Training, tmp_
     (tmp_path / "config.yaml").write_text(trained.config)
     assert read_config(trained.config) == read_config(tmp_path / "config.yaml"), "the text serves as well"
     assert main(["train", "--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "again")]) == 0
-    for name in ("identity.json", "measures.json", "best/model.safetensors", "best/rerank.json"):
+    for name in ("fingerprint.json", "results.json", "best/model.safetensors", "best/rerank.json"):
         assert (trained.folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
     assert metrics(tmp_path / "again") == metrics(trained.folder)
 
@@ -74,7 +75,7 @@ def test_the_same_call_finds_the_training_and_another_is_refused(
 ) -> None:
     model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
     told = {"validation": 0.25, "output": trained.folder, "batch_size": 2, "seed": 7}
-    assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).measures == trained.measures
+    assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).results == trained.results
     with pytest.raises(rerank.UserError, match="trained on other lists"):
         rerank.train(model, lists.select([0, 1, 2]), rerank.SmoothINDCG(), **told)
 

@@ -119,7 +119,7 @@ def assert_same_runs(one: Path, other: Path) -> None:
     assert_same(weights(one), weights(other))
     assert_same(*(load_file(run / "best" / "model.safetensors") for run in (one, other)))
     assert metrics(one) == metrics(other)
-    assert (one / "measures.json").read_text() == (other / "measures.json").read_text()
+    assert (one / "results.json").read_text() == (other / "results.json").read_text()
     assert not [path for path in one.rglob("*") if path.name.endswith((".tmp", "-old"))]
 
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rerank.commands.cli import main
-from rerank.evaluation.beside import Beside
 from rerank.evaluation.measures import evaluate
 from rerank.lists.data import ListsData
+from rerank.lists.folds import FoldsData
 from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.runs import read_run
-from rerank.storage.files import read_json
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training
-from rerank.training.validate import start_of
+from rerank.training.results import Measured, Results, SplitResults
 from tests.builders import make_lists
 
 
@@ -36,20 +34,27 @@ def test_the_last_line_of_reranking(tmp_path: Path, tiny_model: Path, caplog: py
     assert any(line in message for message in caplog.messages)
 
 
-def test_trees_end_with_the_first_stage_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The last line of all, and the start that tables show: trees begin with nothing, so it is the first stage."""
+def test_results_of_trees_are_logged_next_to_the_first_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("lightgbm")
     lists = make_lists(tmp_path)
     lists.store.add_column("dense", np.random.default_rng(0).normal(size=lists.size).astype(np.float32))
     words = ["train", "--data=FoldsData", f"--data.lists={lists.store.folder}", "--data.fold=1", "--data.folds=3"]
     words += ["--model=LightGBM", "--model.columns=[dense]", "--model.trees=3", "--model.min_data_in_leaf=1"]
+    splits = FoldsData(str(lists.store.folder), 1, 3).splits(42)
+    parts = {"validation": splits.validation, "test": splits.test}
+    names = "nDCG@10 nDCG AP RR P@10"
+    first_stage = {
+        name: evaluate(part.run("bm25"), part.qrels or {}, names).mean for name, part in parts.items() if part
+    }
     with caplog.at_level(logging.INFO, "rerank"):
         assert main([*words, "--monitor=nDCG@10", "--tracker=[]", f"--output={tmp_path / 'run'}"]) == 0
-    found = read_json(tmp_path / "run" / "measures.json")
-    expected = [Beside(**found[key]["test"]) for key in ("first_stage", "ranker") if key in found]
-    assert caplog.messages[-1].endswith(str(expected[-1])) and "first stage bm25" in caplog.messages[-1]
-    start = start_of(found)
-    assert start is not None and start == Beside(**found["first_stage"]["validation"])
+    found = Results.load(tmp_path / "run" / "results.json")
+    assert caplog.messages[-len(str(found).splitlines()) :] == str(found).splitlines()
+    for split, name in ((found.validation, "validation"), (found.test, "test")):
+        assert split is not None and split.first_stage is not None and split.start is None
+        assert split.first_stage.mean == pytest.approx(first_stage[name])
+        expected = split.model.mean["nDCG@10"] - split.first_stage.mean["nDCG@10"]
+        assert split.model.difference == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,7 @@ def test_a_model_of_texts_that_is_worse_comes_with_something_else_to_try(
     interval: tuple[float, float] | None, texts: bool, hint: bool, tiny_model: Path
 ) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24) if texts else MLP(columns=["bm25"])
-    beside = {"test": asdict(Beside("nDCG@10", 0.5, 0.65, -0.15, interval, 30))}
-    found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "id", {}, beside)
+    test = SplitResults(30, Measured({"nDCG@10": 0.5}, -0.15, interval))
+    results = Results("nDCG@10", 1, test=test, first_stage="bm25")
+    found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "", results)
     assert ("`rerank auto … --epochs 0` tries fusion, untrained" in str(found)) == hint

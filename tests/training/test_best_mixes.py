@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
-from rerank.models.contract import add_to_contract, read_contract
+from rerank.models.contract import read_contract
 from rerank.models.load import write_ranker
 from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -23,7 +22,6 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
-from rerank.storage.files import read_json
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training, fit
 from tests.builders import make_lists
@@ -66,21 +64,20 @@ def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
 
 
 def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
-    weight = text.measures["with_first_stage"]["first_stage_weight"]
-    assert 0 < weight < 1, "or the tests of this file show little"
+    weight, test = text.results.first_stage_weight, text.results.test
+    assert test is not None and test.interpolated is not None and test.first_stage is not None
+    assert weight is not None and 0 < weight < 1, "or the tests of this file show little"
     assert read_contract(best)["mix"] == {"columns": {"bm25": weight}, "text": 1 - weight}
     run = rerank.rerank_lists(str(best), held_out)
     assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
     assert held_out.qrels is not None
-    assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == text.measures["with_first_stage"]["test"]["nDCG"]
+    assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == test.interpolated.mean["nDCG"]
     alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
-    assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == text.measures["test"]["nDCG"]
+    assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == test.model.mean["nDCG"]
     assert ids(alone) != ids(run)
-    beside = text.mixed
-    assert beside.keys() == {"test"} and beside["test"]["against"] == "first stage bm25"
-    assert beside["test"]["ours"] == pytest.approx(text.measures["with_first_stage"]["test"]["nDCG"], abs=1e-12)
-    assert beside["test"]["first"] == pytest.approx(text.beside["test"]["first"], abs=1e-12)
-    assert "test, mixed with the first stage: nDCG" in str(text)
+    expected = test.interpolated.mean["nDCG"] - test.first_stage.mean["nDCG"]
+    assert test.interpolated.difference == pytest.approx(expected, abs=1e-12)
+    assert f"{1 - weight:g} model + {weight:g} bm25" in str(text)
     assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
 
 
@@ -113,16 +110,6 @@ def test_a_ranker_of_other_weights_has_a_card_of_its_own(best: Path, tmp_path: P
     assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
 
 
-def test_folders_of_before_keep_loading(best: Path, held_out: Lists, tmp_path: Path) -> None:
-    """A ``best/`` with a share and no mix is its model alone, as it was, and a ranker of that share mixes."""
-    rerank.load(best, mix=False).save(tmp_path / "best")
-    add_to_contract(tmp_path / "best", {"first_stage_weight": 0.35})
-    assert isinstance(rerank.load(tmp_path / "best"), CrossEncoder)
-    write_ranker(tmp_path / "best", {"bm25": 0.35}, 0.65, tmp_path / "ranker")
-    mixed = rerank.rerank_lists(str(tmp_path / "ranker"), held_out)
-    assert ids(mixed) == ids(mixed_by_hand(best, held_out, 0.35))
-
-
 def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:
     lists = make_lists(tmp_path)
     values = np.random.default_rng(0).normal(size=len(lists.store.document))  # what a share of bm25 is better than
@@ -131,7 +118,7 @@ def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path
     vectors, trees = MLP(hidden=[4], columns=["bm25", "noise"]), LightGBM(trees=1, columns=["bm25", "noise"])
     for name, model in (("start", starting), ("vectors", vectors), ("trees", trees)):
         found = trained(lists, model, tmp_path / name)
-        assert found.measures["with_first_stage"]["first_stage_weight"] > 0 or name == "start"
+        assert found.results.first_stage_weight or name == "start"
         assert "mix" not in read_contract(found.folder / "best")
         assert not isinstance(found.ranker, Mixed)
 
@@ -159,16 +146,7 @@ def test_the_mix_is_no_worse_than_the_model_where_the_first_stage_lacks_document
     options: dict[str, Any] = {"validation": lists(seed, "v"), "epochs": 3, "optimization": fast, "monitor": "nDCG@10"}
     model = MLP(hidden=[], columns=["m"])
     found = rerank.train(model, lists(100 + seed, "t"), rerank.ListNet(), output=tmp_path / "run", **options)
-    mixed = found.measures["with_first_stage"]
-    assert mixed["validation"]["nDCG@10"] >= found.measures["validation"]["nDCG@10"]
-
-
-def test_test_lists_that_come_later_are_measured_by_the_same_mix(text: Training, tmp_path: Path) -> None:
-    """A training without a look at its test lists, which are measured afterwards, as a finished run is."""
-    unseen = replace(text.settings, test=False)
-    fit(unseen, tmp_path / "run")
-    assert "ranker" not in read_json(tmp_path / "run" / "measures.json")
-    later = fit(text.settings, tmp_path / "run")
-    assert later.measures["with_first_stage"] == text.measures["with_first_stage"]
-    assert later.mixed == text.mixed
-    assert fit(text.settings, tmp_path / "run").mixed == later.mixed, "read, not measured again"
+    validation = found.results.validation
+    assert validation is not None
+    mixed = validation.interpolated or validation.model  # a weight of 0 is the model alone
+    assert mixed.mean["nDCG@10"] >= validation.model.mean["nDCG@10"]

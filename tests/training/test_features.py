@@ -30,8 +30,8 @@ from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
 from rerank.training.configuration import configured
+from rerank.training.results import mean_loss
 from rerank.training.targets import CPU_ELEMENTS, bucket_by_length
-from rerank.training.validation import mean_loss
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
 from tests.forked import together
@@ -79,7 +79,6 @@ def test_cutting_a_batch_changes_nothing(
 def test_a_network_learns_and_ranks_as_it_was_measured(options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, "--epochs=20", f"--output={run}"])
-    assert "with_first_stage" not in measures
     assert measures["test"]["nDCG"] > 0.85  # the first two features decide; a random order has about 0.6
     test_file = tmp_path / "made" / "Fold1" / "test.txt"
     words = ["rerank", "--model", str(run / "best"), "--lists", str(test_file), "--output", str(run / "x.trec")]
@@ -89,20 +88,6 @@ def test_a_network_learns_and_ranks_as_it_was_measured(options: list[str], tmp_p
     assert lists.qrels is not None
     found = evaluate(read_run(run / "x.trec"), lists.qrels, "nDCG").mean["nDCG"]
     assert found == pytest.approx(measures["test"]["nDCG"], abs=1e-9)
-
-
-def test_the_test_lists_are_left_alone_until_asked_for(options: list[str], tmp_path: Path) -> None:
-    run, other = tmp_path / "run", tmp_path / "other"
-    assert "test" not in train([*options, f"--output={run}", "--test=false"])
-    assert not (run / "test.trec").exists()
-    written = (run / "measures.json").read_bytes()
-    later = train([*options, f"--output={run}"])
-    assert later == train([*options, f"--output={other}"])
-    assert read_run(run / "test.trec") == read_run(other / "test.trec")
-    measured = {path: path.stat().st_mtime_ns for path in run.glob("test*")}
-    assert train([*options, f"--output={run}"]) == later
-    assert {path: path.stat().st_mtime_ns for path in run.glob("test*")} == measured, "once"
-    assert (run / "measures.json").read_bytes() == written
 
 
 @pytest.mark.parametrize("kind", [rerank.MLP, rerank.LightGBM])
@@ -143,7 +128,7 @@ def test_killed_run_leaves_nothing_behind_when_it_resumes(options: list[str], tm
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    (run / "measures.json").unlink()
+    (run / "results.json").unlink()
     train([*options, "--checkpoint_every=1", f"--output={run}"])
     assert not any(path.exists() for path in left)
 
@@ -157,8 +142,9 @@ def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     script = str(ROOT / "scripts" / "train.py")
     subprocess.run([*launch, script, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
     assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"), last="layers.2.bias")
-    one, two = (json.loads((tmp_path / name / "measures.json").read_text()) for name in ("one", "two"))
-    assert one["validation"] == pytest.approx(two["validation"], abs=1e-6)
+    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
+    found = [of["validation"]["model"]["mean"] for of in (one, two)]
+    assert found[0] == pytest.approx(found[1], abs=1e-6)
 
 
 def test_batch_norm_does_not_notice_how_many_processes_there_are(
@@ -172,13 +158,13 @@ def test_batch_norm_does_not_notice_how_many_processes_there_are(
     assert_same(weights(saved), weights(config.parent))
     assert f"{processes - 1} of {processes} processes are idle: batch norm" in (saved / "log.txt").read_text()
     assert "idle" not in (config.parent / "log.txt").read_text()
-    measured = [json.loads((run / "measures.json").read_text())["validation"] for run in (saved, config.parent)]
+    measured = [json.loads((run / "results.json").read_text())["validation"] for run in (saved, config.parent)]
     assert measured[0] == measured[1]
     lists = configured(yaml.safe_load(config.read_text())).data.splits(42).validation
     assert lists is not None and lists.qrels is not None
     model = MLP.load(saved / "best")
     found = evaluate(lists.run(score_lists(model, model.inputs(lists), lists)), lists.qrels, "nDCG@5").mean
-    assert found["nDCG@5"] == pytest.approx(measured[0]["nDCG@5"], abs=1e-6)
+    assert found["nDCG@5"] == pytest.approx(measured[0]["model"]["mean"]["nDCG@5"], abs=1e-6)
 
 
 def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp_path: Path) -> None:

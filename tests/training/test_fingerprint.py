@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from rerank.models.vectors.mlp import MLP
 from rerank.storage.fingerprint import first_difference
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fingerprint import fingerprint, resolve
-from rerank.training.ids import identity_of
 from tests.builders import make_lists, make_model
 
 
@@ -59,8 +57,7 @@ def test_resolve_tells_which_lists_and_what_of_them_changed(
     assert difference is not None and difference[0] == f"data.train.{what}"
 
 
-@pytest.mark.parametrize("identify", [resolve, identity_of])
-def test_initial_model_counts_by_its_files(identify: Callable[..., Any], tmp_path: Path) -> None:
+def test_initial_model_counts_by_its_files(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     make_model(tmp_path / "one")
     shutil.copytree(tmp_path / "one", tmp_path / "moved")
@@ -69,5 +66,5 @@ def test_initial_model_counts_by_its_files(identify: Callable[..., Any], tmp_pat
     found = []
     for name in ("one", "moved", "other"):
         config = TrainConfig(data, CrossEncoder(str(tmp_path / name), query_length=8), ListNet())
-        found.append(identify(config, data.splits(config.seed)))
+        found.append(resolve(config, data.splits(config.seed)))
     assert found[0] == found[1] != found[2]

@@ -142,7 +142,7 @@ def test_a_machine_that_is_killed_and_both_started_again_end_with_the_same_weigh
     for process in [*psutil.Process(machines[killed].pid).children(recursive=True), machines[killed]]:
         process.kill()
     assert machines[1 - killed].wait(900) != 0, "it does not train on by itself"
-    assert not (run / "measures.json").exists()
+    assert not (run / "results.json").exists()
     trained_by_two("accelerate", tmp_path, again)
     assert "resuming at step" in (run / "log.txt").read_text()
     assert_same(best(run), best(tmp_path / "whole"))

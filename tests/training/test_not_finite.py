@@ -97,7 +97,7 @@ def test_rates_far_too_high_leave_no_model(loss: str, batch: int, share: float, 
     for _ in range(2):  # the same command again ends in the same way
         with pytest.raises(UserError, match=r"finite.*lower optimization\.encoder_lr and head_lr"):
             train([*words, f"--batch_size={batch}", "--checkpoint_every=1", "--tracker=[]"])
-        assert not (run / "measures.json").exists() and (run / "best").exists() == (share > 0), "that is the start"
+        assert not (run / "results.json").exists() and (run / "best").exists() == (share > 0), "that is the start"
         for file in [*run.glob("checkpoints/*/model.safetensors"), *run.glob("best/model.safetensors")]:
             assert all(value.isfinite().all() for value in load_file(file).values())
 

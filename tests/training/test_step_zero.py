@@ -5,13 +5,11 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rerank.evaluation.measures import evaluate
 from rerank.lists.data import Splits
 from rerank.models.vectors.mlp import MLP
-from rerank.storage.files import read_json
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from tests.builders import write_folds
@@ -38,27 +36,21 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     with caplog.at_level(logging.INFO, "rerank"):
         training, splits = trained(tmp_path, "--epochs=20", "--optimization.head_lr=3e-2")
     model = untouched(splits)
-    kept = read_json(tmp_path / "run" / "start.json")
     for name, lists in (("validation", splits.validation), ("test", splits.test)):
         assert lists is not None and lists.qrels is not None
         expected = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5 AP").mean
-        found = training.start[name]
-        assert found["first"] == pytest.approx(expected["nDCG@5"], abs=1e-12)
-        assert found["ours"] == pytest.approx(training.measures[name]["nDCG@5"], abs=1e-12)
-        assert found["difference"] == pytest.approx(found["ours"] - found["first"], abs=1e-12)
-        assert np.mean(kept[name]["values"][1]) == pytest.approx(expected["AP"], abs=1e-12)
-    shown = training.to_dataframe().set_index("split")
-    for name in ("validation", "test"):
-        assert shown.loc[f"{name} at the start", "AP"] == pytest.approx(np.mean(kept[name]["values"][1]), abs=1e-12)
-    assert training.start.keys() == read_json(tmp_path / "run" / "measures.json")["start"].keys()
-    assert training.start["validation"]["difference"] > 0
-    assert any(line.startswith("validation: nDCG@5") and ", start " in line for line in caplog.messages)
-    assert ", start " in str(training)
+        found = getattr(training.results, name)
+        assert found.start.mean == pytest.approx(expected, abs=1e-12)
+        shown = training.to_dataframe().set_index(["split", "ranking"])
+        assert shown.loc[(name, "start"), "AP"] == pytest.approx(expected["AP"], abs=1e-12)
+    assert training.results.best_epoch > 0
+    assert any(line.startswith("  start  ") for line in caplog.messages)
 
 
 def test_a_monitor_that_is_always_0_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--monitor=RR(rel=9)")
-    assert training.measures["validation"]["RR(rel=9)"] == 0
+    assert training.results.validation is not None
+    assert training.results.validation.model.mean["RR(rel=9)"] == 0
     assert "validation RR(rel=9) is 0 at its best, so it chose no model" in caplog.text
 
 
@@ -74,12 +66,15 @@ def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
     lists = splits.validation
     assert lists is not None
     epochs = training.history["validation/nDCG@5"].dropna()
-    start = training.start["validation"]["first"]
+    validation = training.results.validation
+    assert validation is not None and validation.start is not None
+    start = validation.start.mean["nDCG@5"]
     assert len(epochs) == 5 and (epochs < start).all(), "or the test shows nothing"
-    assert training.start["validation"]["ours"] == start
+    assert validation.model.mean["nDCG@5"] == start and training.results.best_epoch == 0
     assert (training.model.predict(lists) == untouched(splits, 3).predict(lists)).all()
 
 
 def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--data.join_validation=true")
-    assert training.start == {} and not (tmp_path / "run" / "start.json").exists()
+    test = training.results.test
+    assert training.results.validation is None and test is not None and test.start is None

@@ -71,7 +71,7 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
         commands[0].send_signal(number)
         said, *_ = [command.communicate() for command in commands]
         codes = [command.returncode for command in commands]
-        assert not (run / "measures.json").exists(), f"was through before it was stopped: {said}"
+        assert not (run / "results.json").exists(), f"was through before it was stopped: {said}"
         assert codes[0] == 128 + number, said
         assert all(code in (128 + number, 143) for code in codes)
         step = re.search(r"at step (\d+) of 90; a checkpoint is written; the same command resumes", said)
@@ -161,7 +161,7 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     make_lists(tmp_path / "long", [60] * 12, seed=1)
     long = [f"--data.train={tmp_path / 'long' / 'lists'}", "--batch_size=2000", "--steps_per_epoch=1", "--epochs=1"]
     command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
-    wait_until((tmp_path / "run" / "provenance.json").exists)
+    wait_until((tmp_path / "run" / "environment.json").exists)
     log = tmp_path / "run" / "log.txt"
     wait_until(lambda: log.exists() and "gradient mode" in log.read_text())
     command.send_signal(signal.SIGINT)
@@ -194,13 +194,13 @@ def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path
     assert f"of 4 cells are trained; the same command resumes {output}" in said
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
-    cells = [place.parent for place in output.glob("cells/**/identity.json")]
-    begun = [cell for cell in cells if not (cell / "measures.json").exists()]
+    cells = [place.parent for place in output.glob("cells/**/fingerprint.json")]
+    begun = [cell for cell in cells if not (cell / "results.json").exists()]
     assert begun
     for cell in begun:
         newest = max(cell.glob("checkpoints/step-*"))
         logged = [json.loads(line) for line in (cell / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(newest.name.removeprefix("step-"))
     subprocess.run([*command, f"--output={output}"], check=True, capture_output=True)
-    assert all((cell / "measures.json").exists() for cell in cells)
+    assert all((cell / "results.json").exists() for cell in cells)
     assert (output / "results.json").exists()

@@ -25,13 +25,13 @@ from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import Approx
 from rerank.settings.described import described
-from rerank.storage.identity import identify
+from rerank.storage.fingerprint import resolve
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
+from rerank.training.fingerprint import resolve_data
 from rerank.training.fit import Training, fit
-from rerank.training.ids import data_identity
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
@@ -122,7 +122,7 @@ def test_targets_that_cannot_be_are_refused_before_training(
 ) -> None:
     with pytest.raises(UserError, match=says):
         fit(config(tmp_path, Terms([term])), tmp_path / "run")
-    assert not (tmp_path / "run" / "identity.json").exists()
+    assert not (tmp_path / "run" / "fingerprint.json").exists()
 
 
 def test_what_makes_no_sum_is_refused() -> None:
@@ -152,7 +152,7 @@ def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
     config = write_experiment(tmp_path, base={"model": model, "monitor": "nDCG"}, folds=[1], methods=methods)
     for count in (1, 2):
         assert experiment([config]) == 0
-        assert len(list((tmp_path / "out").glob("cells/**/measures.json"))) == count
+        assert len(list((tmp_path / "out").glob("cells/**/results.json"))) == count
         lists.store.column_path("teacher").unlink()
         Lists.open(lists.store.folder).store.add_column("teacher", np.arange(lists.size, dtype=np.float32))
 
@@ -191,8 +191,7 @@ def test_a_sum_in_yaml_and_on_the_command_line(lists: Lists, tmp_path: Path) -> 
         for asked in ([f"--config={file}"], ["--loss=Terms", f"--loss.terms={json.dumps(terms)}"])
     ]
     assert described(made[0]) == described(made[1]) == described(meant)
-    assert identify(made[0]) == identify(meant)
-    assert identify(ListNet()) != identify(Terms([Term(ListNet())])), "a loss alone has the id that it always had"
+    assert resolve(made[0]) == resolve(meant)
 
 
 def test_steps_without_anything_to_learn_are_skipped_and_said(
@@ -301,5 +300,7 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
 
 def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
     splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
-    plain, read = data_identity(splits, ["x"]), data_identity(splits, ["x"], ["teacher"])
+    model, data = MLP(columns=["x"]), ListsData(str(lists.store.folder))
+    plain = resolve_data(TrainConfig(data, model, ListNet()), splits)
+    read = resolve_data(TrainConfig(data, model, Terms([Term(ListNet(), target="teacher")])), splits)
     assert set(read["train"]) - set(plain["train"]) == {"column teacher"} and read["validation"] == plain["validation"]

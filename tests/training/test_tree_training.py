@@ -150,7 +150,7 @@ def options(tmp_path: Path) -> list[str]:
 def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"])
-    assert read_json(run / "measures.json")["validation"] == measures["validation"]
+    assert read_json(run / "results.json")["validation"]["model"]["mean"] == measures["validation"]
     assert set(measures) == {"validation"}
     curve = metrics(run)
     assert [line["step"] for line in curve] == list(range(1, 31))

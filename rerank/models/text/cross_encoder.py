@@ -188,22 +188,6 @@ class CrossEncoder(TextScorer):
         """Tokens of the longest pair: where other libraries cut, which know no length of either side."""
         return self.query_length + self.document_length + self.template.special
 
-    def largest_difference(self, pairs: Sequence[tuple[str, str]]) -> float:
-        """How far the scores of pairs by transformers and what is built on it are from ours, in float32, at the most.
-
-        Others cut the longer side until a pair fits :attr:`total`, so a short query leaves a document more room than
-        here: of pairs whose sides fit their lengths the difference is that of rounding.
-        """
-        ours, training = self.text_scores(pairs, precision="fp32"), self.network.training
-        device, theirs = next(self.parameters()).device, list[Tensor]()
-        self.network.eval()
-        with torch.inference_mode():
-            for pair in pairs:
-                batch = self.tokenizer(*pair, truncation=True, max_length=self.total, return_tensors="pt").to(device)
-                theirs.append(self.network(**batch).logits.flatten().cpu())
-        self.network.train(training)
-        return float((torch.cat(theirs) - torch.from_numpy(ours)).abs().max())
-
     def logged(self) -> dict[str, Any]:
         return {"start": self.start.by_column()} if self.start.columns else {}
 
@@ -286,11 +270,6 @@ class CrossEncoder(TextScorer):
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
         write_contract(folder, {**self.contract(), **self.remembered})
-
-    def start_scores(self, lists: Lists) -> Array:
-        """What ranks lists before the first step where the head is fresh: the columns' z alone, ``[T]`` float32."""
-        weights = torch.tensor(self.start.saved or [1 / len(self.columns)] * len(self.columns))
-        return (self.start.of_lists(lists, lists.row_numbers) @ weights).numpy()
 
     def without_start(self, lists: Lists, scores: Array) -> Array:
         """The text part's share of the scores of lists, ``[T]`` float32, to rounding."""

@@ -1,4 +1,4 @@
-"""Cells are known by what decides them: not by where they are, nor by what happened to other cells' lists."""
+"""Fingerprints of cells: what is trained again after a change, and what is not."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import pytest
 
 from rerank.collections import open_collection
 from rerank.commands.experiment import experiment
-from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.folds import FoldsData, drawn_folds
+from rerank.lists.folds import FoldsData
 from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
@@ -51,7 +50,7 @@ def again(made: Path, copied: Path, *words: str) -> int:
 
 def trained(output: Path) -> dict[Path, int]:
     """When each training was finished, by its folder."""
-    found = output.glob("cells/*/*/*/*/measures.json")
+    found = output.glob("cells/*/*/*/*/results.json")
     return {path.parent.relative_to(output): path.stat().st_mtime_ns for path in found}
 
 
@@ -64,13 +63,13 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     make_model(tmp_path / "model")
     assert experiment([write_config(tmp_path)]) == 0
     before, cells = table(tmp_path / "out"), trained(tmp_path / "out")
-    measured = set((tmp_path / "out").rglob("test-*.json"))
     assert len(cells) == 3
 
     lists = Lists.open(tmp_path / "lists")
     regraded = "q4"
     candidates = [scored.id for scored in lists.run()["q4"]]
-    tested = int(drawn_folds(lists, 3, FoldsData(str(tmp_path / "lists"), 1, 3).seed)[4]) + 1
+    folds = {fold: FoldsData(str(tmp_path / "lists"), fold, 3).splits(42).test for fold in (1, 2, 3)}
+    (tested,) = (fold for fold, test in folds.items() if test is not None and "q4" in test.query_ids)
     judgments = tmp_path / "collection" / "qrels" / "test.tsv"
     lines = judgments.read_text().splitlines()
     chosen = next(i for i, line in enumerate(lines) if line.startswith("q4\t") and line.split("\t")[1] in candidates)
@@ -86,26 +85,7 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     assert all(after[folder] == time for folder, time in cells.items()), "nothing is overwritten"
     new = {folder.parts[2] for folder in after.keys() - cells.keys()}
     assert new == {f"fold-{fold}" for fold in (1, 2, 3) if fold != tested}
-    anew = {
-        path.relative_to(tmp_path / "out").parts[2] for path in set((tmp_path / "out").rglob("test-*.json")) - measured
-    }
-    assert anew == {"fold-1", "fold-2", "fold-3"}, "the test fold is measured anew, with the model that was there"
     assert table(tmp_path / "out") != before
-
-
-def test_measures_and_values_per_query_are_all_that_it_takes(made: Path, copied: Path) -> None:
-    """What a repository would keep."""
-    for path in (copied / "out").rglob("*"):
-        if path.is_file() and not (path.name == "measures.json" or path.name.startswith("test-")):
-            path.unlink()
-    files = {path for path in (copied / "out").rglob("*") if path.is_file()}
-    assert again(made, copied) == 0
-    assert table(copied / "out") == table(made / "out")
-    assert {path for path in (copied / "out").glob("cells/**/*") if path.is_file()} == files, "nothing is made"
-    assert again(made, copied, "--measures=RR") == 3, "another measure needs the models"
-    failed = json.loads((copied / "out" / "results.json").read_text())["failed"]
-    for failure in failed:
-        assert "best: no such folder" in failure["message"] and "remove" in failure["message"], failure
 
 
 def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> None:
@@ -126,17 +106,8 @@ def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> 
     assert table(copied / "out") == table(made / "out")
 
 
-def test_damaged_measures_are_refused(made: Path, copied: Path) -> None:
-    path = next((copied / "out").rglob("measures.json"))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=r"measures\.json: "):
-        again(made, copied)
-
-
 def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
-    path = next((copied / "out" / "cells" / "ListNet").rglob("provenance.json"))
+    path = next((copied / "out" / "cells" / "ListNet").rglob("environment.json"))
     starts = json.loads(path.read_text())
     version = starts[0]["packages"]["torch"]
     starts[0]["packages"]["torch"] = "0.4.1"
@@ -176,8 +147,8 @@ def test_workers_import_a_users_classes_only_where_they_are_named(
     assert experiment([own]) == 0
     before = trained(tmp_path / "out")
     assert experiment([own]) == 0 and trained(tmp_path / "out") == before
-    (identity,) = (tmp_path / "out" / "cells" / "Mine").rglob("identity.json")
-    assert json.loads(identity.read_text())["loss"]["class"] == "mine.Mine"
+    (resolved,) = (tmp_path / "out" / "cells" / "Mine").rglob("fingerprint.json")
+    assert json.loads(resolved.read_text())["loss"]["class"] == "mine.Mine"
 
 
 def test_to_check_settings_leaves_them_as_they_are() -> None:

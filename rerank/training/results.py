@@ -1,0 +1,299 @@
+"""Results of a training: rankings of validation and test lists, each with its difference from the first stage."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rerank.errors import UserError
+from rerank.evaluation.beside import beside, shown_difference
+from rerank.evaluation.measure_names import parse_measure
+from rerank.evaluation.measures import Evaluator, PerQuery
+from rerank.evaluation.weights import tune_weight
+from rerank.lists.data import Splits
+from rerank.lists.sampling import seed_of
+from rerank.lists.scaled import SCALED
+from rerank.lists.view import Lists
+from rerank.losses.base import Loss
+from rerank.models.base import Model
+from rerank.models.mixed import Mixed
+from rerank.progress import log
+from rerank.retrieval.runs import RunTable
+from rerank.storage.arrow import Array
+from rerank.storage.files import read_json, write_json
+from rerank.training.batches import padded_lists
+from rerank.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+ELEMENTS = 2**22
+"""Elements of a batch's ``[B, N, N]`` at a time when a loss is computed on validation lists."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measures of one ranking.
+
+    Attributes:
+        mean: the mean of each measure over the queries.
+        difference: the monitor's mean minus that of the first stage; None without a first stage.
+        interval: the difference's 95 % interval by a bootstrap over queries; None if nothing varies.
+    """
+
+    mean: dict[str, float]
+    difference: float | None = None
+    interval: tuple[float, float] | None = None
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Measured:
+        """Read measures from JSON."""
+        interval = content["interval"]
+        return cls(content["mean"], content["difference"], None if interval is None else tuple(interval))
+
+    @property
+    def shown(self) -> str:
+        """The difference and its interval; empty without a first stage."""
+        return "" if self.difference is None else shown_difference(self.difference, self.interval)
+
+    @property
+    def verdict(self) -> str:
+        """Say if the ranking is better or worse than the first stage; empty without an interval."""
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
+
+
+@dataclass(frozen=True)
+class SplitResults:
+    """Rankings of the validation or test lists.
+
+    Attributes:
+        queries: the number of queries.
+        model: the best model.
+        start: the model before its first step.
+        first_stage: the lists in the order of their first stage.
+        interpolated: the best model, interpolated with the first stage.
+    """
+
+    queries: int
+    model: Measured
+    start: Measured | None = None
+    first_stage: Measured | None = None
+    interpolated: Measured | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of a training.
+
+    Attributes:
+        monitor: the measure that chose the epoch.
+        best_epoch: the epoch of the saved model, 0 for the model before its first step; for trees, their number.
+        validation: rankings of the validation lists. These chose the epoch and the weight, so they flatter.
+        test: rankings of the test lists.
+        first_stage: the column that ordered the lists.
+        first_stage_weight: its weight in the interpolation, tuned on the validation lists; None without one.
+    """
+
+    monitor: str
+    best_epoch: int
+    validation: SplitResults | None = None
+    test: SplitResults | None = None
+    first_stage: str | None = None
+    first_stage_weight: float | None = None
+
+    def save(self, path: Path) -> None:
+        """Write the results as JSON."""
+        write_json(path, asdict(self))
+
+    @classmethod
+    def load(cls, path: Path) -> Results:
+        """Read what :meth:`save` wrote."""
+        content = read_json(path)
+        splits = {name: _split_of(content.get(name)) for name in ("validation", "test")}
+        return cls(**content | splits)
+
+    def rankings(self) -> Iterator[tuple[str, str, Measured]]:
+        """Yield split, ranking and measures, in the order of a table."""
+        weight = self.first_stage_weight or 0.0
+        names = {"first_stage": str(self.first_stage), "start": "start", "model": f"model (epoch {self.best_epoch})"}
+        names |= {"interpolated": f"{1 - weight:g} model + {weight:g} {self.first_stage}"}
+        for split in ("validation", "test"):
+            for key, name in names.items():
+                if (found := getattr(getattr(self, split), key, None)) is not None:
+                    yield split, name, found
+
+    def to_dataframe(self) -> DataFrame:
+        """Tabulate the results: a row per split and ranking."""
+        from pandas import DataFrame
+
+        rows = []
+        for split, name, found in self.rankings():
+            low, high = found.interval or (None, None)
+            rows.append(
+                {
+                    "split": split,
+                    "ranking": name,
+                    **found.mean,
+                    "difference": found.difference,
+                    "low": low,
+                    "high": high,
+                }
+            )
+        return DataFrame(rows)
+
+    def __str__(self) -> str:
+        """Print the monitor of every ranking, with its difference from the first stage.
+
+        >>> model = Measured({"AP": 0.588}, 0.019, (-0.02, 0.06))
+        >>> first = Measured({"AP": 0.569})
+        >>> print(Results("AP", 3, test=SplitResults(300, model, first_stage=first), first_stage="bm25"))
+        test, 300 queries       AP      difference from bm25 [95 % interval]
+          bm25                  0.5690
+          model (epoch 3)       0.5880  +0.0190 [-0.0200, +0.0600], too close to call
+        """
+        lines, before = [], ""
+        for split, name, found in self.rankings():
+            if split != before:
+                head = f"{split}, {getattr(self, split).queries} queries"
+                against = f"  difference from {self.first_stage} [95 % interval]" if self.first_stage else ""
+                lines.append(f"{head:<22}  {self.monitor:<6}{against}")
+                before = split
+            line = f"  {name:<20}  {found.mean[self.monitor]:.4f}"
+            if found.difference is not None:
+                line += "  " + ", ".join(
+                    filter(None, (shown_difference(found.difference, found.interval), found.verdict))
+                )
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def _split_of(content: Mapping[str, Any] | None) -> SplitResults | None:
+    if content is None:
+        return None
+    rankings = {name: of and Measured.of(of) for name, of in content.items() if name != "queries"}
+    return SplitResults(content["queries"], **rankings)
+
+
+class Measurer:
+    """Measures rankings of validation and test lists next to the first stage, and chooses the best epoch."""
+
+    def __init__(self, config: TrainConfig, splits: Splits) -> None:
+        self.config = config
+        given = {"validation": splits.validation, "test": splits.test if config.test else None}
+        self.lists = {split: lists for split, lists in given.items() if lists is not None}
+        self.monitor = str(parse_measure(config.monitor, "monitor"))
+        self._evaluators: dict[str, Evaluator] = {}
+        self._first: dict[str, PerQuery] = {}
+
+    @property
+    def first_stage(self) -> str | None:
+        """The column that ordered the lists, if it is the same for all."""
+        orders = {lists.store.order for lists in self.lists.values()}
+        return orders.pop() if len(orders) == 1 else None
+
+    def table(self, split: str, ranking: Array | RunTable) -> PerQuery:
+        """Evaluate a run, or a score per candidate."""
+        lists = self.lists[split]
+        if split not in self._evaluators:
+            self._evaluators[split] = Evaluator(lists.qrels or {}, f"{self.config.monitor} {self.config.measures}")
+        run = lists.run(ranking) if isinstance(ranking, np.ndarray) else ranking
+        return self._evaluators[split](run, split)
+
+    def of_first_stage(self, split: str) -> PerQuery | None:
+        """Evaluate the first stage's order; None if nothing ordered the lists."""
+        lists = self.lists[split]
+        if lists.store.order is None:
+            return None
+        if split not in self._first:
+            self._first[split] = self.table(split, lists.run(lists.store.order))  # ties as trec_eval breaks them
+        return self._first[split]
+
+    def __call__(self, split: str, ranking: Array | RunTable) -> Measured:
+        """Measure a ranking next to the first stage."""
+        table, first = self.table(split, ranking), self.of_first_stage(split)
+        found = None if first is None else beside(table[self.monitor][None], first[self.monitor][None], self.monitor)
+        return Measured(table.mean) if found is None else Measured(table.mean, found.difference, found.interval)
+
+    def worth(self, mean: Mapping[str, float], scores: Array) -> float:
+        """Return the number that chooses an epoch; more is better.
+
+        Args:
+            mean: the measures on the validation lists.
+            scores: the validation scores.
+        """
+        if self.config.epoch_by != "loss":
+            return mean[self.monitor]
+        assert isinstance(self.config.loss, Loss)
+        return -mean_loss(self.config.loss, self.lists["validation"], scores, self.config.seed)
+
+    def results(
+        self, model: Model, scores: Mapping[str, Array], best_epoch: int, start: Mapping[str, Measured]
+    ) -> tuple[Results, Mixed | None]:
+        """Measure the best model on validation and test lists.
+
+        Args:
+            model: the best model.
+            scores: its scores of the lists, by split.
+            best_epoch: its epoch.
+            start: measures of the model before its first step, by split.
+
+        Returns:
+            The results, and the model interpolated with the first stage, if validation gave that a weight and the model
+            does not read the first stage itself.
+        """
+        found: dict[str, SplitResults] = {}
+        for split in self.lists:
+            first = self.of_first_stage(split)
+            found[split] = SplitResults(
+                queries=len(self.lists[split].qrels or {}),
+                model=self(split, scores[split]),
+                start=start.get(split),
+                first_stage=None if first is None else Measured(first.mean),
+            )
+        if "validation" in found and found["validation"].model.mean[self.monitor] == 0 and not self.config.epoch_by:
+            log.warning("validation %s is 0 at its best, so it chose no model; has it grades to count?", self.monitor)
+        weight, ranker = self._interpolate(model, scores)
+        if ranker is not None:
+            for split, lists in self.lists.items():
+                if set(ranker.weights) <= set(lists.store.column_names):
+                    both = self(split, ranker.mixed(lists, scores[split]))
+                    found[split] = replace(found[split], interpolated=both)
+            columns = [*model.columns, *getattr(model, "names", ())]
+            read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
+            ranker = ranker if read.isdisjoint(ranker.weights) else None
+        return Results(
+            self.monitor, best_epoch, **found, first_stage=self.first_stage, first_stage_weight=weight
+        ), ranker
+
+    def _interpolate(self, model: Model, scores: Mapping[str, Array]) -> tuple[float | None, Mixed | None]:
+        """Tune the first stage's weight on validation."""
+        lists = self.lists.get("validation")
+        if lists is None or lists.store.order is None:
+            return None, None
+        run = lists.run(scores["validation"])
+        weight, _ = tune_weight(run, lists.run(), lists.qrels or {}, self.config.monitor)
+        return weight, Mixed(model, {lists.store.order: weight}, 1 - weight) if weight else None
+
+
+def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
+    """Return the mean of a loss over the lists that carry a signal, at these scores."""
+    summed, total, count = copy.copy(loss), 0.0, 0
+    summed.reduction = "sum"
+    flat = torch.from_numpy(scores).float()
+    for batch in padded_lists(lists, np.flatnonzero(lists.lengths > 0), ELEMENTS):
+        padded = flat[batch.rows].masked_fill(~batch.mask, 0.0)
+        seeds = torch.tensor([seed_of(seed, 0, lists.query_ids[query]) for query in batch.lists])
+        total += float(summed(padded, batch.labels, batch.mask, seeds=seeds))
+        count += int(loss.learnable(batch.labels, batch.mask).sum())
+    if not count:
+        raise UserError("validation: no list can teach the loss, so its loss chooses no epoch; leave epoch_by out")
+    return total / count
