@@ -56,8 +56,17 @@ class NoModelError(UserError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A suggestion to append to an error about an unknown name: `` (did you mean 'x'?)`` or the empty string."""
-    names = list(known)
-    letters = difflib.get_close_matches(name.lower(), [one.lower() for one in names], n=1, cutoff=0.5)
-    matches = difflib.get_close_matches(name, [one for one in names if one.lower() in letters], n=1, cutoff=0)
+    """Suggest a known name, to append to an error about an unknown one; empty if none is close.
+
+    Names that begin or end with ``name`` come first, in their order.
+
+    >>> nearest("SmoothI", ["LambdaLoss", "SmoothINDCG"])
+    " (did you mean 'SmoothINDCG'?)"
+    """
+    names, lower = list(known), name.lower()
+    ends = (str.startswith, str.endswith)
+    matches = [one for one in names if one.lower() == lower]
+    matches += [one for matching in ends for one in names if len(name) > 2 and matching(one.lower(), lower)]
+    letters = difflib.get_close_matches(lower, [one.lower() for one in names], n=1, cutoff=0.75)
+    matches += [one for one in names if one.lower() in letters]
     return f" (did you mean {matches[0]!r}?)" if matches else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -46,6 +47,11 @@ def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
 
         kind = widget
     return kind(*args, disable=bool(disable), **options)
+
+
+def screen() -> int:
+    """Return the width of lines: the terminal's, or ``COLUMNS``, and 100 at most."""
+    return min(shutil.get_terminal_size().columns, 100)
 
 
 def is_main() -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
+from rerank.commands.options import EMPTY, HELP, command_parser, help_page, options_of
 from rerank.commands.pages import PAGES
 from rerank.commands.rankers import auto, evaluate, experiment, rerank, train
 from rerank.commands.show import show
@@ -20,8 +21,6 @@ from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
 from rerank.serving.server import serve
 from rerank.settings.described import find_own_classes
-from rerank.settings.help import EMPTY
-from rerank.settings.parser import options_of
 from rerank.stops import Stopped, listening, name_of
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -79,6 +78,9 @@ def run(argv: Sequence[str]) -> None:
     else:
         name, *words = argv
         page = PAGES.get(name, EMPTY)
+        if HELP & set(words):
+            print(help_page(command_parser(COMMANDS[name])[0], page))
+            return
         if page.plain and not words:
             raise UserError(f"{page.plain[0].upper()}: missing; see rerank {name} --help")
         positional = takewhile(lambda word: not word.startswith("-"), words[: len(page.plain)])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from rerank.commands.options import HELP, help_page, shell_like
 from rerank.commands.pages import PAGES
 from rerank.errors import UserError, nearest
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file
-from rerank.settings.configs import add_config, assign, merged
-from rerank.settings.parser import make_parser, parse
+from rerank.settings.configs import assign, join_configs, merged
+from rerank.settings.parser import add_config, make_parser, parse
 from rerank.storage.locks import exclusive_lock
-from rerank.training.configuration import classes_first
 
 
 def experiment(argv: Sequence[str]) -> int:
@@ -23,16 +22,19 @@ def experiment(argv: Sequence[str]) -> int:
 
     Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
     """
-    parser = make_parser("experiment", experiment, PAGES["experiment"])
+    parser = make_parser("experiment", experiment)
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the cells")
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
     parser.add_class_arguments(ExperimentConfig)
-    words, inside = split_options(join_values(argv))
+    if HELP & set(argv):
+        print(help_page(parser, PAGES["experiment"]))
+        return 0
+    words, inside = split_options(join_configs(argv, "experiment"))
     print_config = {"--print_config", "--print-config"} & set(words)
-    options = parse(parser, classes_first([word for word in words if word not in print_config]))
+    options = parse(parser, shell_like(parser, [word for word in words if word not in print_config]))
     dry_run, share, _ = (options.pop(key) for key in ("dry_run", "share", "config"))
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
     set_inside(config, inside)
@@ -88,21 +90,6 @@ def parse_share(text: str) -> tuple[int, int]:
     if found is None or int(found[1]) >= int(found[2]):
         raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
     return int(found[1]), int(found[2])
-
-
-def join_values(argv: Sequence[str]) -> list[str]:
-    """Write several values of an option as the list that the parser reads.
-
-    >>> join_values(["--folds", "1", "2", "--seeds", "[1]"])
-    ['--folds', '[1, 2]', '--seeds', '[1]']
-    """
-    words: list[str] = []
-    for option, group in itertools.groupby(argv, key=lambda word: word.startswith("-")):
-        several = list(group)
-        if not option and len(several) > 1 and words and words[-1] in ("--folds", "--seeds"):
-            several = [f"[{', '.join(several)}]"]
-        words += several
-    return words
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 
-from rerank.settings.help import Page
+from rerank.commands.options import Page
 
 _written = files("rerank.commands").joinpath("pages.toml").read_text("utf-8")
 PAGES = {name: Page(**page) for name, page in tomllib.loads(_written).items()}

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Literal
 
 from rerank.errors import UserError, nearest
-from rerank.settings.help import screen
+from rerank.progress import screen
 
 DIRECT = "Relaxations: DirectMetric makes a measure (`rerank show measures`) differentiable with one of these"
 SUM = "Terms: a sum of losses, each with a target (the relevance labels or a column), a weight and a scaling"

@@ -9,6 +9,7 @@ from importlib.resources import files
 from itertools import zip_longest
 from typing import Any
 
+from rerank.commands.options import help_page
 from rerank.commands.show import explain, show
 from rerank.errors import UserError, nearest
 from rerank.features.normalise import NORMALISERS
@@ -27,7 +28,7 @@ def help_for(argv: Sequence[str]) -> str | None:
     for word, after in zip_longest(argv, argv[1:]):
         key, dot, last = word.removeprefix("--").rpartition(".")
         if word in ("-h", "--help"):
-            return train_parser().format_help() if after == "all" else page()
+            return help_page(train_parser()) if after == "all" else page()
         if dot and last.partition("=")[0] == "help" and key in (*KINDS, "loss"):
             name = last.partition("=")[2] or (after if after and not after.startswith("-") else "")
             return keys_of(key, name) if name else kinds_of(key)
@@ -59,7 +60,7 @@ def keys_of(key: str, name: str) -> str:
     kind = find_class(name if "." in name else f"{KINDS[key][name]}.{name}", object, key)
     parser = make_parser(f"train --{key} {name}", kind)
     parser.add_class_arguments(kind, key, as_group=False)
-    return str(parser.format_help())
+    return help_page(parser)
 
 
 def _default(field: Field[Any]) -> str:

@@ -14,8 +14,7 @@ from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
 from rerank.evaluation.render import number, queries_sentence
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
-from rerank.progress import tqdm
-from rerank.settings.help import screen
+from rerank.progress import screen, tqdm
 from rerank.storage.arrow import Array
 
 ROWS = 65_536

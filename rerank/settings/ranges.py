@@ -1,4 +1,4 @@
-"""Which values arguments take, written where they stand: ``tau: Positive = 1.0`` is checked by type and range."""
+"""Number ranges as annotations (``tau: Positive = 1.0``), checked in Python calls, YAML files and options alike."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 import reprlib
 import types
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -17,7 +17,7 @@ from rerank.errors import UserError
 
 
 class Range(NamedTuple):
-    """Numbers that an argument takes, ``Annotated[float, Range(0, 1)]``; none is infinite."""
+    """A range of finite numbers, for ``Annotated[float, Range(0, 1)]``."""
 
     low: float
     high: float = math.inf
@@ -38,7 +38,7 @@ class Range(NamedTuple):
 
 
 FINITE = Range(-math.inf, without_low=True)
-"""The range of numbers without one of their own."""
+"""The range of a plain ``float``."""
 
 Positive = Annotated[float, Range(0, without_low=True)]
 NotNegative = Annotated[float, Range(0)]
@@ -51,9 +51,12 @@ CountOrZero = Annotated[int, Range(0)]
 Port = Annotated[int, Range(0, 65535)]
 Seed = Annotated[int, Range(0, 2**63 - 1)]
 
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "True or False", types.NoneType: "None"}
+WORDS |= {list: "a list", tuple: "a list", Sequence: "a list", dict: "keys and their values"}
+
 
 def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: str = "") -> None:
-    """Refuse arguments of another type than their annotation, and numbers out of its range.
+    """Check arguments against the types and ranges of their annotations.
 
     >>> def train(warmup: Share = 0.1, epochs: Count | None = None) -> None: ...
     >>> check_arguments(train, {"warmup": 2}, "optimization")
@@ -68,7 +71,7 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
 
 @functools.cache
 def annotations_of(kind: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of what a class or function takes, but those with a name that only type checkers know."""
+    """Evaluate the annotations of a class's or function's arguments, except those that only type checkers know."""
     function: Any = kind.__init__ if isinstance(kind, type) else kind  # type: ignore[misc]
     names = getattr(function, "__globals__", {})
     annotations: dict[str, Any] = {}
@@ -82,7 +85,7 @@ def annotations_of(kind: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_value(key: str, value: Any, hint: Any) -> None:
-    """Refuse a value of another type, or out of its range.
+    """Check a value's type and range.
 
     >>> check_value("model.head", "cls", Literal["hf", "cls"] | None)
     >>> check_value("model.head", "mean", Literal["hf", "cls"] | None)
@@ -90,8 +93,8 @@ def check_value(key: str, value: Any, hint: Any) -> None:
     ...
     rerank.errors.UserError: model.head: expected 'hf', 'cls' or None, not 'mean'
     """
-    alternatives = list(_alternatives(hint))
-    kinds = [kind for kind in alternatives if _is_of(value, kind)]
+    alternatives = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    kinds = [kind for kind in alternatives if _accepts(kind, value)]
     if not kinds:
         *others, last = dict.fromkeys(word for kind in alternatives for word in _in_words(kind))
         expected = f"{', '.join(others)} or {last}" if others else last
@@ -105,16 +108,10 @@ def check_value(key: str, value: Any, hint: Any) -> None:
             check_value(f"{key}[{number}]", item, inner)
 
 
-def _alternatives(hint: Any) -> Iterator[Any]:
-    if get_origin(hint) in (Union, types.UnionType):
-        for kind in get_args(hint):
-            yield from _alternatives(kind)
-    else:
-        yield hint
-
-
 def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    """Strip the range and the item type: ``list`` of ``list[Share]``."""
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return get_origin(hint) or hint
 
 
 def _range_of(hint: Any) -> Range | None:
@@ -127,22 +124,19 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _is_of(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type, or as good as one: a tuple as a list, NumPy's numbers, a path as a text."""
-    hint = _bare(hint)
-    kind = get_origin(hint) or hint
+def _accepts(hint: Any, value: Any) -> bool:
+    """Accept tuples as lists, NumPy's numbers, and paths and objects in place of text that names them."""
+    kind = _bare(hint)
     if kind is Literal:
         return any(value == choice and type(value) is type(choice) for choice in get_args(hint))
     if kind in (list, tuple, Sequence):
         return isinstance(value, Sequence) and not isinstance(value, str)
-    if kind is int:
-        return _is_number(value) and isinstance(value, Integral)
-    if kind is float:
-        return _is_number(value)
-    if kind is str:  # where a name is taken there may be an object that it names
+    if kind in (int, float):
+        return _is_number(value) and (kind is float or isinstance(value, Integral))
+    if kind is str:
         return isinstance(value, str) or not (value is None or isinstance(value, Real | Sequence | Mapping))
     try:
-        return not isinstance(kind, type) or isinstance(value, kind | Namespace)  # a Namespace is not made yet
+        return not isinstance(kind, type) or isinstance(value, kind | Namespace)  # a Namespace is not built yet
     except TypeError:  # a protocol
         return True
 
@@ -151,19 +145,12 @@ def _in_words(hint: Any) -> list[str]:
     if get_origin(hint) is Literal:
         return list(map(repr, get_args(hint)))
     kind = _bare(hint)
-    kind = get_origin(kind) or kind
     name = getattr(kind, "__name__", str(kind))
     return [WORDS.get(kind, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")]
 
 
-WORDS: dict[Any, str] = {
-    **{int: "a whole number", float: "a number", str: "text", bool: "True or False", types.NoneType: "None"},
-    **{list: "a list", Sequence: "a list", dict: "keys and their values"},
-}
-
-
 def check_unused(why: str, function: Callable[..., Any], **options: Any) -> None:
-    """Refuse options that have no use in the way that a function is called; those at its defaults pass."""
+    """Raise an error for options without effect that are not at their defaults."""
     parameters = inspect.signature(function).parameters
     for name, value in options.items():
         if value != parameters[name].default:

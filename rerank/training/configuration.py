@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,9 +14,9 @@ from rerank import losses, relaxations
 from rerank.errors import UserError
 from rerank.features.normalise import NORMALISERS
 from rerank.models.load import MODELS
-from rerank.settings.configs import add_config
+from rerank.settings.configs import join_configs
 from rerank.settings.described import find_class
-from rerank.settings.parser import make_parser, parse
+from rerank.settings.parser import add_config, make_parser, parse
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -26,54 +25,70 @@ if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
 
 DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.folds", "LetorData": "rerank.features.letor"}
+ELSEWHERE = {
+    "per_device_train_batch_size": "batch_size",
+    "train_batch_size": "batch_size",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "learning_rate": "optimization.encoder_lr",
+    "lr": "optimization.encoder_lr",
+    "warmup_ratio": "optimization.warmup",
+    "warmup_steps": "optimization.warmup",
+    "lr_scheduler_type": "optimization.schedule",
+    "eval_steps": "steps_per_epoch",
+    "save_steps": "checkpoint_every",
+    "early_stopping_patience": "patience",
+    "metric_for_best_model": "monitor",
+    "report_to": "tracker",
+    "output_dir": "output",
+    "model_name_or_path": "model.name",
+    "max_seq_length": "model.document_length",
+    "max_length": "model.document_length",
+    "bf16": "precision=bf16",
+    "fp16": "precision=fp16",
+    "gradient_checkpointing": "gradient=cached",
+}
+"""Our options by the names of Hugging Face's and sentence-transformers' trainers."""
+
 SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
 
 
 def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
-    """What the words of ``rerank train`` ask for: the configuration, and the run folder."""
-    parser = train_parser()
-    _check_needed(argv)
-    options = parse(parser, classes_first(argv), import_classes())
-    if not options.output:
-        raise UserError("output: name a run folder, such as --output runs/x")
+    """Parse the words of ``rerank train`` into a configuration and the run folder."""
+    parser = train_parser(output=True)
+    options = _parse(parser, classes_first(argv))
     return _instantiated(parser, options), options.output
 
 
-def _check_needed(argv: Sequence[str]) -> None:
-    """Name all that is missing at once where there is no file that may have it."""
-    keys = {re.split(r"[=.]", word)[0] for word in argv}
-    if "--config" in keys:
-        return
-    missing = [key for key in ("--data", "--model", "--loss", "--output") if key not in keys]
-    if missing and missing != ["--loss"]:  # trees have one of their own
-        raise UserError(f"{', '.join(missing)}: needed, here or in a --config FILE; see rerank train --help")
+def _parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
+    return parse(parser, given, import_classes(), ELSEWHERE)
 
 
 def configured(settings: Mapping[str, Any]) -> TrainConfig:
-    """The configuration that nested settings describe, as a YAML file has them."""
+    """Build the configuration that nested settings describe, as a YAML file has them."""
     parser = train_parser()
-    return _instantiated(parser, parse(parser, settings, import_classes()))
+    return _instantiated(parser, _parse(parser, settings))
 
 
 def data_of(settings: Mapping[str, Any]) -> Data:
-    """The data that nested settings name under ``data``; the rest of them is not looked at."""
+    """Build the data that nested settings name under ``data``, ignoring other keys."""
     from rerank.lists.data import Data
 
     parser = make_parser("train", Data)
     parser.add_subclass_arguments(Data, "data")
-    options = parse(parser, {"data": settings["data"]}, import_classes())
+    options = _parse(parser, {"data": settings["data"]})
     with _as_user_errors():
         data: Data = parser.instantiate(options).data
     return data
 
 
 def check(given: Sequence[str] | Mapping[str, Any]) -> None:
-    """Raise a UserError for keys or values that training would refuse; builds and writes nothing."""
+    """Check keys and values without building anything."""
     from rerank.models.vectors.boosting import Trees
     from rerank.training.config import check_values
 
     words = given if isinstance(given, Mapping) else classes_first(given)
-    options = parse(train_parser(), words, import_classes())
+    options = _parse(train_parser(), words)
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))
 
@@ -82,15 +97,15 @@ def _named(chosen: Namespace | None) -> type | None:
     return None if chosen is None else find_class(chosen.class_path, object, "class_path")
 
 
-def train_parser() -> ArgumentParser:
-    """The parser of ``rerank train``."""
+def train_parser(output: bool = False) -> ArgumentParser:
+    """Make the parser of ``rerank train``; ``output`` requires a run folder."""
     from rerank.training.config import TrainConfig
 
     parser = make_parser("train", TrainConfig)
     parser.description = "Train a reranker, from options or a YAML file; resume where an interrupted run stopped."
     add_config(parser)
-    parser.add_argument("--output", type=str | None, help="run folder to make, or to resume")
     parser.add_class_arguments(TrainConfig)
+    parser.add_argument("--output", type=str | None, help="run folder to make, or to resume", required=output)
     parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})
     return parser
 
@@ -105,42 +120,40 @@ def _instantiated(parser: ArgumentParser, options: Namespace) -> TrainConfig:
 
 @contextmanager
 def _as_user_errors() -> Iterator[None]:
-    """Say in one line what a class refuses."""
+    """Turn errors of constructors into one line."""
     try:
         yield
     except ValueError as error:
-        lines = str(error).splitlines()  # of a key that may be null, what its class said is in the list below
+        lines = str(error).splitlines()  # of a key that may be null, the constructor's error is in the list below
         inner = [line.removeprefix("  - ") for line in lines if line.startswith("  - ")]
         raise UserError((inner or lines)[0]) from error
 
 
 def classes_first(argv: Sequence[str]) -> list[str]:
-    """Options in any order: the file, then what chooses a class (``--loss``), then what goes into it (``--loss.k``)."""
+    """Merge files, and sort options so that a class (``--loss``) precedes its arguments (``--loss.k``)."""
     options: list[list[str]] = []
-    for word in argv:
+    for word in join_configs(argv, "train"):
         if word.startswith("--") or not options:
             options.append([word])
         else:
             options[-1].append(word)
-
-    def depth(option: list[str]) -> int:
-        key = option[0].split("=")[0]
-        return -1 if key == "--config" else key.count(".")
-
-    return [word for option in sorted(options, key=depth) for word in option]
+    options.sort(key=lambda words: -1 if words[0] == "--config" else words[0].partition("=")[0].count("."))
+    return [word for words in options for word in words]
 
 
-def import_classes() -> dict[str, list[str]]:
-    """Import all of them, so that the parser finds them by name; returns the names by the keys that take them."""
-    own = DATA | SAMPLERS | NORMALISERS | MODELS
-    for name, module in own.items():
-        getattr(import_module(module), name)
-    found = {"loss": [*losses.load_all(), *losses.load_parts()], "relaxation": [*relaxations.load_all()]}
-    return found | {"data": [*DATA], "sampler": [*SAMPLERS], "normalise": [*NORMALISERS], "model": [*MODELS]}
+def import_classes() -> dict[str, dict[str, type]]:
+    """Import all classes, so that the parser finds them by name; returns them by the keys that take them."""
+    kinds = {"data": DATA, "sampler": SAMPLERS, "normalise": NORMALISERS, "model": MODELS}
+    found: dict[str, dict[str, type]] = {
+        key: {name: getattr(import_module(module), name) for name, module in homes.items()}
+        for key, homes in kinds.items()
+    }
+    named = sorted(losses.load_all().items(), key=lambda item: "NDCG" not in item[0])  # suggested first
+    return found | {"loss": {**dict(named), **losses.load_parts()}, "relaxation": {**relaxations.load_all()}}
 
 
 def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
-    """The first line of each class's docstring, read from its file: importing it might import torch."""
+    """Read the first line of each class's docstring from its file, since importing it might import torch."""
     lines = {}
     for name, module in homes.items():
         spec = find_spec(module)

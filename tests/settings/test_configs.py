@@ -1,4 +1,4 @@
-"""Configurations that extend others: what a chain of files comes to, and what is refused."""
+"""Configurations that extend others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.settings.configs import assign, merged, read_config
-from rerank.training.configuration import configuration
 from tests.conftest import ROOT
 
 BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")
@@ -41,7 +40,7 @@ BASE: dict[str, Any] = {
         ("epochs", ["epochs"]),
     ],
 )
-def test_a_dotted_key_finds_its_place(key: str, way: list[str]) -> None:
+def test_assign_sets_dotted_key(key: str, way: list[str]) -> None:
     settings = copy.deepcopy(BASE)
     assign(settings, key, 7)
     found: Any = settings
@@ -55,7 +54,7 @@ def test_a_dotted_key_finds_its_place(key: str, way: list[str]) -> None:
     assert all(settings[name] == BASE[name] for name in others)
 
 
-def test_mappings_merge_but_a_class_replaces() -> None:
+def test_merged_updates_mappings_and_replaces_classes() -> None:
     before = copy.deepcopy(BASE)
     both = merged(BASE, {"optimization": {"head_lr": 1}, "data": {"folds": 3}, "loss": {"class_path": "ListNet"}})
     assert before == BASE
@@ -99,7 +98,7 @@ def write(path: Path, content: dict[str, Any], **more: Any) -> Path:
 
 
 @given(st.lists(FILE, min_size=1, max_size=4))
-def test_a_chain_of_files_is_its_parts_merged_by_hand(
+def test_read_config_merges_a_chain_of_files(
     tmp_path_factory: pytest.TempPathFactory, parts: list[dict[str, Any]]
 ) -> None:
     """Each file in a folder below the last; whatever they hold, the order of keys too."""
@@ -111,20 +110,20 @@ def test_a_chain_of_files_is_its_parts_merged_by_hand(
     assert json.dumps(read_config(path)) == json.dumps(expected)
 
 
-def test_a_class_does_not_undo_its_arguments_above_it(tmp_path: Path) -> None:
+def test_read_config_keeps_arguments_above_their_class(tmp_path: Path) -> None:
     file = {"loss.alpha": 3, "loss": "ApproxNDCG", "model.hidden": [4], "model": {"class_path": "MLP"}}
     found = read_config(write(tmp_path / "x.yaml", file))
     assert found["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
     assert found["model"] == {"class_path": "MLP", "init_args": {"hidden": [4]}} and list(found) == ["loss", "model"]
 
 
-def test_a_key_is_there_once(tmp_path: Path) -> None:
+def test_read_config_fails_when_a_key_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: &a {b: 1}\nc: {<<: *a, d: 2}\nmethods:\n  A: {set: {}}\n  A: {set: {}}\n")
     with pytest.raises(UserError, match=r"x.yaml:5: A is there twice"):
         read_config(tmp_path / "x.yaml")
 
 
-def test_below_methods_a_dot_is_a_dot(tmp_path: Path) -> None:
+def test_read_config_keeps_dots_below_methods(tmp_path: Path) -> None:
     base = {"methods": {"R4": {"set": {"loss": "A", "model.preset": "x"}, "search": {"loss.alpha": [1]}}}}
     write(tmp_path / "base.yaml", base)
     over = {"methods": {"R4.L": {"set": {"loss.k": 1}}, "R4": {"set": {"model.preset": "y"}}}}
@@ -135,13 +134,13 @@ def test_below_methods_a_dot_is_a_dot(tmp_path: Path) -> None:
     }
 
 
-def test_extends_may_come_by_a_merge_key(tmp_path: Path) -> None:
+def test_read_config_takes_extends_from_a_merge_key(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("a: 1\n")
     (tmp_path / "y.yaml").write_text("keep: &b\n  extends: x.yaml\n<<: *b\n")
     assert read_config(tmp_path / "y.yaml")["a"] == 1
 
 
-def test_numbers_are_read_as_options_are(tmp_path: Path) -> None:
+def test_read_config_reads_numbers_like_options(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("rate: 1e-3\nname: '1e-3'\nday: 2020-01-01\n")
     assert read_config(path) == {"rate": 0.001, "name": "1e-3", "day": "2020-01-01"}
@@ -162,7 +161,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return yaml.safe_load(capsys.readouterr().out)
 
 
-def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_prints_the_resolved_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "base" / "network.yaml", NETWORK, output="x")
     path = write(tmp_path / "mine.yaml", {"model.preset": "linear", "epochs": 7}, extends="base/network.yaml")
     config = printed(capsys, "--config", str(path), "--epochs=9")
@@ -174,12 +173,12 @@ def test_training_reads_what_extends_and_writes_it_resolved(tmp_path: Path, caps
     assert printed(capsys, f"--config={again}") == config
 
 
-def test_a_class_that_moved_is_found_by_its_old_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_finds_moved_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = write(tmp_path / "old.yaml", NETWORK, output="x", loss={"class_path": "rerank.losses.listnet.ListNet"})
     assert printed(capsys, f"--config={old}")["loss"]["class_path"] == "rerank.ListNet"
 
 
-def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_merges_several_files_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = write(tmp_path / "one.yaml", NETWORK, output="1e-3", epochs=1)
     two = write(tmp_path / "two.yaml", {"model": {"preset": "linear"}, "epochs": 2, "batch_size": 3})
     three = write(tmp_path / "three.yaml", {"loss": {"class_path": "SmoothINDCG"}, "epochs": 3})
@@ -194,9 +193,7 @@ def test_several_files_merge_in_order(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (config["epochs"], config["batch_size"]) == (5, 3)
 
 
-def test_files_of_an_experiment_merge_in_order_and_are_printed_as_they_will_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experiment_merges_several_files_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = write(tmp_path / "one.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {"set": {"loss.k": 1}}}})
     two = write(tmp_path / "two.yaml", {"base": {"data.path": "there"}, "methods": {"n": {"set": {"epochs": 2}}}})
     words = [f"--config={one}", "--output=y", f"--config={two}", "--base.epochs=3", "--print_config"]
@@ -213,31 +210,23 @@ def test_files_of_an_experiment_merge_in_order_and_are_printed_as_they_will_be_r
 
 REFUSED = {
     "nothing": ("", r"x\.yaml: a configuration is a mapping"),
-    "list": ("\n- a\n", r"x\.yaml:2: a configuration is a mapping"),
-    "word": ("hello", r"x\.yaml:1: a configuration is a mapping"),
+    "list": ("\n- a\n", r"x\.yaml: a configuration is a mapping"),
     "syntax": ("a: 1\nb: [\n", r"x\.yaml:3: not YAML: .*"),
-    "tab": ("a:\n\tb: 1\n", r"x\.yaml:2: not YAML: .*"),
     "tag": ("a: !!python/object:os.system {}\n", r"x\.yaml:1: not YAML: .*"),
     "control": ("a: \x01", r"x\.yaml: not YAML: .*"),
-    "missing": ("a: 1\nextends: no.yaml\n", r"x\.yaml:2: extends: there is no .*no\.yaml; paths start at .*"),
-    "zero": ('extends: "a\\0b"\n', r"x\.yaml:1: extends: there is no .*"),
-    "long": (f"extends: {'a' * 5000}\n", r"x\.yaml:1: extends: there is no .*"),
+    "value": ("a: !!int x\n", r"x\.yaml: not YAML: .*"),
+    "missing": ("a: 1\nextends: no.yaml\n", r"x\.yaml: extends: no such file .*no\.yaml; paths are relative .*"),
+    "zero": ('extends: "a\\0b"\n', r"x\.yaml: extends: no such file .*"),
+    "long": (f"extends: {'a' * 5000}\n", r"x\.yaml: extends: no such file .*"),
     "folder": ("extends: ..\n", r".*: Is a directory"),
-    "several": ("extends: [a.yaml]\n", r"x\.yaml:1: extends: takes the path of one file, not \['a.yaml'\]"),
+    "several": ("extends: [a.yaml]\n", r"x\.yaml: extends: expected the path of one file, not \['a.yaml'\]"),
     "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
-    "below a list": ("extends: base.yaml\nfolds.x: 1\n", r"x\.yaml: folds\.x: folds is \[1\], which holds no keys"),
-    "deep": ("a: " + "{b: [" * 15_000, r"x\.yaml: nested more than 64 levels deep"),
+    "deep": ("a: " + "{b: [" * 15_000, r"x\.yaml: not YAML: .*"),
 }
-HOSTILE = [
-    *(f"a: !!{tag} x" for tag in ("int", "float", "bool", "timestamp", "binary", "set", "python/name:os.system")),
-    *("a: 0b_", "a: !!int ''", "a: " + "9" * 5000, "? \n: ", "? [a]\n: b", "<<: 5", "a: ="),
-    *('a: "\\ud800"', "--- 1\n--- 2", "%YAML 9.9\n---\na: 1"),
-]
-REFUSED |= {repr(text[:30]): (f"{text}\n", r"x\.yaml") for text in HOSTILE}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_configuration_is_refused_in_a_line(name: str, tmp_path: Path, capsys: Any) -> None:
+def test_read_config_fails_in_one_line(name: str, tmp_path: Path, capsys: Any) -> None:
     text, message = REFUSED[name]
     write(tmp_path / "x" / "base.yaml", {"epochs": 3, "folds": [1]})
     path = tmp_path / "x" / "x.yaml"
@@ -250,14 +239,14 @@ def test_what_is_no_configuration_is_refused_in_a_line(name: str, tmp_path: Path
         assert str(refusal.value) in capsys.readouterr().err
 
 
-def test_a_circle_is_refused_where_it_closes(tmp_path: Path) -> None:
+def test_read_config_fails_when_files_extend_each_other(tmp_path: Path) -> None:
     for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
         write(tmp_path / f"{name}.yaml", {}, extends=f"./{other}.yaml")
-    with pytest.raises(UserError, match=r"c\.yaml:1: extends: .*a\.yaml extends this file in turn"):
+    with pytest.raises(UserError, match=r"c\.yaml: extends: .*a\.yaml extends this file in turn"):
         read_config(tmp_path / "a.yaml")
 
 
-def test_aliases_are_no_circle(tmp_path: Path) -> None:
+def test_read_config_copies_aliases(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("a: &x {y: 1}\nb: *x\nm: {class_path: M, init_args: {c: *x, d: *x}}\n")
     found = read_config(write(tmp_path / "over.yaml", {"a": {"y": 2}, "m.c.y": 3}, extends="base.yaml"))
     assert found["a"] == {"y": 2}
@@ -266,7 +255,7 @@ def test_aliases_are_no_circle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_base_is_extended_and_what_extends_says_how_to_run_it(path: Path) -> None:
+def test_configs_are_used_or_say_how_to_run_them(path: Path) -> None:
     text = path.read_text()
     if path.parent.name == "base":
         users = [other for other in BY_HAND if f"{path.name}\n" in other.read_text() and "extends" in other.read_text()]
@@ -276,14 +265,21 @@ def test_a_base_is_extended_and_what_extends_says_how_to_run_it(path: Path) -> N
         assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in text
 
 
-@pytest.mark.parametrize("fault", [KeyError, TypeError, AttributeError, RecursionError, UserError])
-def test_what_the_parser_calls_is_not_taken_for_a_value(
-    fault: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise fault("of the code")
+def test_read_config_expands_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "base.yaml", {"data": {"path": "~/x"}, "collection": "beir:~/y", "name": "a~/b"})
+    found = read_config(write(tmp_path / "c" / "over.yaml", {"folds": ["~/z"]}, extends="~/base.yaml"))
+    assert found == {
+        "data": {"path": f"{tmp_path}/x"},
+        "collection": f"beir:{tmp_path}/y",
+        "name": "a~/b",
+        "folds": [f"{tmp_path}/z"],
+    }
 
-    (tmp_path / "a.yaml").write_text("epochs: 1\n")
-    monkeypatch.setattr("rerank.settings.configs.read_config", fail)
-    with pytest.raises(fault, match=r"^'?of the code'?$"):
-        configuration(["--config", str(tmp_path / "a.yaml"), "--output", "x"])
+
+def test_commands_name_each_other_when_given_the_wrong_file(tmp_path: Path, capsys: Any) -> None:
+    training = write(tmp_path / "training.yaml", NETWORK)
+    experiment = write(tmp_path / "experiment.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {}}})
+    for command, path, other in (("train", experiment, "experiment"), ("experiment", training, "train")):
+        assert main([command, f"--config={path}"]) == 2
+        assert f"run it with rerank {other} --config {path}" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""Options of a command, read from its function's signature, and its help."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from argparse import SUPPRESS, Action
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rerank.errors import UserError
+from rerank.progress import screen
+from rerank.settings.parser import make_parser, parse
+from rerank.settings.ranges import annotations_of
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+HELP = {"-h", "--help"}
+NUMBERS = {"int": "N", "float": "X"}
+
+
+class Page(NamedTuple):
+    """Contents of a command's help besides its options.
+
+    Attributes:
+        examples: command lines, one a line.
+        groups: names of options by heading; the rest come under ``other options``.
+        plain: positional options, as in ``rerank lists FOLDER``.
+    """
+
+    examples: str = ""
+    groups: Mapping[str, Sequence[str]] = {}
+    plain: Sequence[str] = ()
+
+
+EMPTY = Page()
+
+
+def command_parser(function: Callable[..., Any]) -> tuple[ArgumentParser, dict[str, Any]]:
+    """Make a parser of a function's parameters, and those of the function that it passes ``**options`` to.
+
+    A parameter that takes a data class becomes one option per field; these are returned by parameter.
+    """
+    parser = make_parser(function.__name__, function)
+    hints = annotations_of(function)
+    groups = {key: kind for key, kind in hints.items() if isinstance(kind, type) and is_dataclass(kind)}
+    parser.add_function_arguments(function, as_group=False, skip=set(groups))
+    for kind in groups.values():
+        parser.add_class_arguments(kind, as_group=False)
+    return parser, groups
+
+
+@contextmanager
+def options_of(function: Callable[..., Any], argv: Sequence[str], page: Page = EMPTY) -> Iterator[dict[str, Any]]:
+    """Parse a function's arguments; errors of the call name them as they are written in a shell."""
+    parser, groups = command_parser(function)
+    options = vars(parse(parser, shell_like(parser, argv)))
+    named = set(options) - set(page.plain)
+    try:
+        for key, kind in groups.items():
+            options[key] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        yield options
+    except UserError as error:
+        key, colon, problem = str(error).partition(": ")
+        if colon and key in named:
+            raise UserError(f"{option(key)}: {problem}") from error
+        raise
+
+
+def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
+    """Rewrite lists (``--runs A B``) and switches (``--overwrite``) as the parser reads them."""
+    types = {action.dest: str(getattr(action, "_typehint", action.type)) for action in parser._actions}
+    result: list[str] = []
+    lists: dict[str, list[str]] = {}  # a repeated option collects all its values
+    numbers = set[str]()
+    position = 0
+    while position < len(argv):
+        word = argv[position]
+        position += 1
+        name, equals, value = word.partition("=")
+        hint = types.get(name.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
+        values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
+        if re.match(r"(typing\.)?(Optional\[)?[Ll]ist\[", hint) and not (value or [*values, ""][0]).startswith("["):
+            lists.setdefault(name, []).extend([value, *values] if equals else values)
+            position += len(values)
+            numbers |= {name} if "int" in hint else set()
+        elif hint == "<class 'bool'>" and not equals and not values:
+            result.append(f"{word}=true")
+        else:
+            result.append(word)
+    for name, values in lists.items():
+        result.append(f"{name}=[{', '.join(values)}]" if name in numbers else f"{name}={json.dumps(values)}")
+    return result
+
+
+def option(key: str) -> str:
+    """Write an option: hyphens in options of a command, underscores in keys of a configuration.
+
+    >>> option("add_relevant"), option("model.query_length")
+    ('--add-relevant', '--model.query_length')
+    """
+    return "--" + (key if "." in key else key.replace("_", "-"))
+
+
+def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:
+    """Format a command's help: required options, the others in groups, examples; no types, no markup."""
+    width = screen()
+    shown = {a.dest: a for a in parser._actions if a.help != SUPPRESS and a.dest.rpartition(".")[2] != "help"}
+    needed = [key for key, action in shown.items() if action.required]
+    spelling = "--{}".format if "config" in shown else option  # a file's keys have underscores
+    written = {key: _value(a) if key in page.plain else f"{spelling(key)} {_value(a)}" for key, a in shown.items()}
+    words = ["usage:", parser.prog, *(written[key] for key in needed), *["[OPTIONS]"] * (len(needed) < len(shown))]
+    lines = textwrap.wrap(" ".join(words), width, subsequent_indent=" " * (len(parser.prog) + 8))
+    for paragraph in (parser.description or "").split("\n\n"):
+        lines += ["", *textwrap.wrap(plain_text(paragraph), width)]
+    groups = {"needed": needed, **page.groups}
+    grouped = {key for keys in groups.values() for key in keys}
+    groups["other options" if page.groups else "options"] = [key for key in shown if key not in grouped]
+    for head, keys in groups.items():
+        there = [key for key in keys if key in shown and (head == "needed" or key not in needed)]
+        if there:
+            lines += ["", head]
+        for key in there:
+            lines.append(f"  {written[key]}".rstrip())
+            lines += textwrap.wrap(_about(shown[key]), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+    if page.examples:
+        lines += ["", "examples", *(f"  {line}" for line in page.examples.splitlines())]
+    return "\n".join(lines)
+
+
+def plain_text(text: str) -> str:
+    """Strip a docstring of reStructuredText, and reword its None.
+
+    >>> plain_text("a ``lists`` folder of :class:`Lists`; None takes all.")
+    'a lists folder of Lists; default: all.'
+    """
+    text = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").split())
+    text = re.sub(r"(^|\. )(?:None|Null) (?:takes|is) ", r"\1Default: ", text)
+    text = re.sub(r"\b(?:None|null) (?:takes|is) ", "default: ", text)
+    text = re.sub(r"(^|\. )(?:None|Null) (?=\w)", r"\1Without it ", text)
+    return re.sub(r"\b(?:None|null) (?=\w)", "without it ", text)
+
+
+def _value(action: Action) -> str:
+    """Write a placeholder for an option's value."""
+    hint = str(getattr(action, "_typehint", None) or action.type or "")
+    if "Literal[" in hint:
+        value = "|".join(re.findall(r"'([^']*)'", hint.partition("Literal[")[2].partition("]")[0]))
+    elif "bool" in hint or action.nargs == 0 or action.dest == "print_config":
+        return ""
+    elif found := re.match(r"(?:\S+ ){0,2}(folder|file|lists)", (action.help or "").lower()):
+        value = {"lists": "FOLDER"}.get(found[1], found[1].upper())
+    else:
+        kinds = [letter for kind, letter in NUMBERS.items() if re.search(rf"\b{kind}\b", hint)]
+        value = kinds[0] if kinds else re.split(r"[._]", action.dest)[-1].upper()
+    return f"{value.removesuffix('S')} ..." if "list[" in hint.lower() else value
+
+
+def _about(action: Action) -> str:
+    text, value = plain_text(action.help or "").rstrip("."), action.default
+    default = ""
+    if isinstance(value, str | int | float) and value is not False and value != SUPPRESS:
+        default = f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+    return f"{text}.{'' if 'default:' in text.lower() else default}" if text else default.strip()
