@@ -14,14 +14,11 @@ from ir_measures.measures import ParamInfo, registry
 from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
-from rerank.measures.names import read_name
+from rerank.measures.names import ALIASES, read_name
 
 _TREC_EVAL_NAME = re.compile(
     r"(ndcg_cut|map_cut|P|recall|success|iprec_at_recall)_[\d.]+|recip_rank|num_(q|rel|ret|rel_ret)"
 )
-
-CALLED = {"hit": "Success", "hits": "Success", "hitrate": "Success", "hr": "Success"}
-"""What others call a measure, in lower case, where no name of ir-measures is spelt alike."""
 
 LIMITS: dict[str, tuple[float, float]] = {
     "cutoff": (1, 1_000_000_000),
@@ -86,6 +83,8 @@ def _words(text: str) -> Iterator[str]:
 def _parse(word: str) -> Measure:
     name, parameters = read_name(word)
     if name not in registry:
+        name = ALIASES.get(name.lower(), name)
+    if name not in registry:
         raise UserError(f"unknown measure {name!r}{_suggestion(name)}")
     measure = registry[name]
     known = measure.SUPPORTED_PARAMS
@@ -107,8 +106,8 @@ def _suggestion(name: str) -> str:
     if (cut := re.fullmatch(r"([A-Za-z]+)_?(\d+)", name)) and cut[1].lower() in {known.lower() for known in registry}:
         proper = next(known for known in registry if known.lower() == cut[1].lower())
         return f" (did you mean '{proper}@{cut[2]}'?)"
-    lowered = CALLED | {known.lower(): known for known in registry}
-    alike = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.5)
+    lowered = ALIASES | {known.lower(): known for known in registry}
+    alike = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.7)
     return f" (did you mean {str(registry[lowered[alike[0]]])!r}?)" if alike else ""
 
 

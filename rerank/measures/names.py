@@ -19,7 +19,10 @@ MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, 
 LONGEST = 300
 """Characters of a measure with its parameters; a number of so many digits is still a float."""
 
-_ALIASES = {"MAP": "AP", "MRR": "RR", "NDCG": "nDCG", "NERR": "nERR", "Precision": "P", "Recall": "R"}
+ALIASES = {"map": "AP", "mrr": "RR", "ndcg": "nDCG", "nerr": "nERR", "precision": "P", "recall": "R", "ap": "AP"}
+ALIASES |= {"rr": "RR", "p": "P", "r": "R", "success": "Success", "hit": "Success", "hits": "Success"}
+ALIASES |= {"hit_rate": "Success", "hr": "Success"}
+"""Measures by the names that people type, in lower case."""
 
 
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
@@ -38,7 +41,7 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
         return measure
     text = str(measure).strip()
     name, settings = read_name(text)
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name.lower(), name)
     if "." in name:  # a class of one's own
         own = find_class(name, Measure, f"measure {text!r}")
         try:
@@ -47,7 +50,7 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
             raise UserError(f"measure {text!r}: cannot be made ({error})") from error
     kind = MEASURES.get(name)
     if kind is None:
-        known = nearest(name, [*MEASURES, *_ALIASES]) or f"; known: {', '.join(MEASURES)}"
+        known = nearest(name, MEASURES) or f"; known: {', '.join(MEASURES)}"
         raise UserError(f"measure {text!r}: cannot train on {name!r}{known}")
     allowed = [field.name for field in fields(kind)]
     for key, value in settings.items():

@@ -23,7 +23,7 @@ from rerank.models.vectors.boosting import Trees
 from rerank.progress import heard
 from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike
-from rerank.training.config import Optimization, TrainConfig, check_values
+from rerank.training.config import ELSEWHERE, Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import FINGERPRINT, GIVEN, check_unbegun
 
@@ -133,9 +133,13 @@ def train(
 
 
 def _within(name: str) -> str:
-    """The way to a setting of ``optimization``, under its name or one like it."""
-    names = get_close_matches(name, [field.name for field in fields(Optimization)], 1)
-    names = ["encoder_lr", "head_lr"] if name in ("lr", "learning_rate") else names
+    """Suggest a setting for its name elsewhere, or for a name like one of ``optimization``'s."""
+    section, _, ours = ELSEWHERE.get(name, "").rpartition(".")
+    if ours and not section:
+        return f" (did you mean {ours!r}?)"
+    rates = [field.name for field in fields(Optimization)]
+    names = [ours] if section == "optimization" else get_close_matches(name, rates, 1)
+    names = ["encoder_lr", "head_lr"] if ours == "encoder_lr" else names
     return f" (it is optimization=rerank.Optimization({', '.join(f'{key}=…' for key in names)}))" if names else ""
 
 

@@ -25,31 +25,6 @@ if TYPE_CHECKING:
     from rerank.training.config import TrainConfig
 
 DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.folds", "LetorData": "rerank.features.letor"}
-ELSEWHERE = {
-    "per_device_train_batch_size": "batch_size",
-    "train_batch_size": "batch_size",
-    "num_train_epochs": "epochs",
-    "num_epochs": "epochs",
-    "learning_rate": "optimization.encoder_lr",
-    "lr": "optimization.encoder_lr",
-    "warmup_ratio": "optimization.warmup",
-    "warmup_steps": "optimization.warmup",
-    "lr_scheduler_type": "optimization.schedule",
-    "eval_steps": "steps_per_epoch",
-    "save_steps": "checkpoint_every",
-    "early_stopping_patience": "patience",
-    "metric_for_best_model": "monitor",
-    "report_to": "tracker",
-    "output_dir": "output",
-    "model_name_or_path": "model.name",
-    "max_seq_length": "model.document_length",
-    "max_length": "model.document_length",
-    "bf16": "precision=bf16",
-    "fp16": "precision=fp16",
-    "gradient_checkpointing": "gradient=cached",
-}
-"""Our options by the names of Hugging Face's and sentence-transformers' trainers."""
-
 SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
 
 
@@ -61,6 +36,8 @@ def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
 
 
 def _parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
+    from rerank.training.config import ELSEWHERE
+
     return parse(parser, given, import_classes(), ELSEWHERE)
 
 

@@ -130,7 +130,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "two monitors": (lambda t: t.train(monitor="nDCG@10 AP"), r"monitor: takes one measure, not nDCG@10 AP"),
     "a name for a model": (lambda t: t.train("MiniLM"), r"model: expected a model .* not 'MiniLM'"),
     "a frame for lists": (lambda t: t.train(lists=t.frame), r"lists: expected lists, .* not a DataFrame"),
-    "an experiment that is not there": (lambda t: rerank.experiment("x.yaml"), r"x\.yaml: No such file"),
+    "an experiment that is not there": (lambda t: rerank.experiment("x.yaml"), r"x\.yaml: no such file"),
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
     # what other libraries call it
     "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…, head_lr=…\)"),
