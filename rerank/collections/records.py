@@ -142,6 +142,8 @@ def read_records(
     called = find_columns(known, _some_names(*CANDIDATE), told, name)
     hidden = [field for field, column in called.items() if column != field and field in known]
     rows = rows.drop(columns=hidden).rename(columns={column: field for field, column in called.items()})
+    if any(field in rows and rows[field].map(_is_nested).any() for field in ("doc_id", "text")):
+        shape = "a row per query"
     log.info("%s: read as %s (%s)", name, shape, ", ".join(called.values()))
     rows = _with_titles(_exploded(rows, called, name))
     return _with_queries(Records(rows, called, name, {}, examples=bool(graded)), queries)
