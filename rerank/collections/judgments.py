@@ -31,7 +31,7 @@ def grade_of(value: Any, where: str) -> int:
     except (TypeError, ValueError, OverflowError):
         right = False
     if not right:
-        raise UserError(f"{where}: grade {str(value)[:50]!r}; expected a whole number up to {HIGHEST}")
+        raise UserError(f"{where}: grade {value!r:.60}; expected a whole number up to {HIGHEST}")
     return int(value)
 
 

@@ -145,7 +145,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "qrels: query None": (lambda f: as_qrels({NONE: {}}), r"qrels: no id"),
     "qrels: grade NA": (
         lambda f: as_qrels(frame(grade=pd.array([1, None, 0], "Int64"))),
-        r"2: grade '<NA>'",
+        r"2: grade <NA>",
     ),
     "qrels: two grades": (lambda f: as_qrels({7: {"a": 1}, "7": {"a": 0}}), r"has grade 0 here and 1 before"),
     # texts of one's own
