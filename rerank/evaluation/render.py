@@ -269,14 +269,3 @@ def number(value: float, sign: str = "", digits: int = 4) -> str:
 def probability(value: float) -> str:
     """A p-value as tables show it."""
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def verdict(mean: float, p: float, equivalent: float, margin: float, level: float = ALPHA) -> str:
-    """What two p-values say of a difference; one within the margin is equivalent even where it is not 0.
-
-    >>> verdict(0.004, 0.3, 0.2, margin=0.01), verdict(0.004, 0.3, 0.012, margin=0.01)
-    ('undecided', 'equivalent within 0.01 (p 0.0120)')
-    """
-    if equivalent < level:
-        return f"equivalent within {margin:g} (p {probability(equivalent)})"
-    return "undecided" if not p < level else "better" if mean > 0 else "worse"

@@ -30,8 +30,8 @@ ROUNDING = 1e-12
 
 PERMUTATIONS = 10_000
 
-ALPHA, POWER = 0.05, 0.8
-"""Level and power of the differences that would have been found."""
+ALPHA = 0.05
+"""Level of significance."""
 
 
 def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
@@ -118,40 +118,6 @@ def correct(
         values[order] = np.maximum.accumulate(scaled)
         p[known] = values
     return p
-
-
-def equivalence(mean: float, error: float, freedom: float, margin: float) -> float:
-    r"""P-value of two one-sided t-tests (Schuirmann 1987): that the true difference lies within a margin.
-
-    :math:`P(T_\nu > (m - |\bar d|)/\mathrm{se})`. Below 0.05 exactly where the 90 % interval lies within the margin.
-    NaN where there is no error.
-
-    >>> round(equivalence(0.0, 0.01, 30, margin=0.02), 3)  # t = 2 with 30 degrees of freedom
-    0.027
-    """
-    from scipy.stats import t
-
-    return float(t.sf((margin - abs(mean)) / error, freedom)) if error > 0 else float("nan")
-
-
-def smallest_difference(error: float, freedom: float, comparisons: int = 1) -> float:
-    r"""The smallest true difference that is found with probability `POWER` at level `ALPHA`; infinite without freedom.
-
-    With :math:`m` planned comparisons and a pair whose difference has the standard error :math:`E` with :math:`\nu`
-    degrees of freedom (:mod:`rerank.evaluation.crossed`), the test finds, under Holm's correction in its strictest
-    step, with probability :math:`1 - \beta` a true difference of
-    :math:`\delta = \bigl(t_{1 - \alpha / (2m), \nu} + t_{1 - \beta, \nu}\bigr) E`: the usual sample size formula of a
-    paired test (Cohen 1988, section 2; for queries Sakai, "Topic set size design", 2016) with the seeds' share of the
-    error added.
-
-    >>> round(smallest_difference(0.2 / 300**0.5, 299), 4)  # (1.968 + 0.843) * 0.2 / sqrt(300)
-    0.0325
-    """
-    if freedom <= 0:
-        return float("inf")
-    from scipy.stats import t
-
-    return float((t.ppf(1 - ALPHA / (2 * max(comparisons, 1)), freedom) + t.ppf(POWER, freedom)) * error)
 
 
 def cohens_d(difference: np.ndarray) -> float:

@@ -15,7 +15,6 @@ from rerank.evaluation.significance import (
     cohens_d,
     correct,
     differences,
-    equivalence,
     p_value,
     paired_t,
     randomisation,
@@ -116,24 +115,6 @@ def test_the_same_difference_everywhere_shows_no_variance_and_is_not_certain(cou
     assert math.isnan(cohens_d(constant))
     assert all(map(math.isnan, interval(constant)))
     assert randomisation(constant) == pytest.approx(max(2 / 2**count, 1 / 10_001), rel=0.5)
-
-
-@given(st.floats(-0.05, 0.05), st.floats(1e-4, 0.05), st.integers(1, 300), st.floats(1e-3, 0.1))
-def test_equivalence_is_that_the_interval_lies_within_the_margin(
-    mean: float, error: float, freedom: int, margin: float
-) -> None:
-    """Two one-sided tests at level 5 % and the interval of level 90 % are the same decision (Schuirmann 1987)."""
-    half = scipy.stats.t.ppf(0.95, freedom) * error
-    distance = margin - (abs(mean) + half)
-    if abs(distance) > 1e-9:
-        assert (equivalence(mean, error, freedom, margin) < 0.05) == (distance > 0)
-    assert equivalence(mean, error, freedom, margin) == equivalence(-mean, error, freedom, margin)
-    assert equivalence(mean, error, freedom, margin * 2) <= equivalence(mean, error, freedom, margin)
-
-
-def test_nothing_is_equivalent_without_an_error() -> None:
-    assert math.isnan(equivalence(0.0, 0.0, 5, 0.01))
-    assert math.isnan(equivalence(0.0, math.nan, math.nan, 0.01))
 
 
 def test_cohens_d_is_mean_over_standard_deviation_and_gives_t() -> None:

@@ -1,4 +1,4 @@
-"""Training and reranking end with the first stage beside the model; features have none."""
+"""Results of trainings and rerankings, next to the first stage."""
 
 from __future__ import annotations
 
@@ -69,3 +69,11 @@ def test_a_model_of_texts_that_is_worse_comes_with_something_else_to_try(
     results = Results("nDCG@10", 1, test=test, first_stage="bm25")
     found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "", results)
     assert ("`rerank auto … --epochs 0` tries fusion, untrained" in str(found)) == hint
+
+
+def test_results_round_trip(tmp_path: Path) -> None:
+    model = Measured({"AP": 0.5, "RR": 1.0}, 0.25, (0.125, 0.375))
+    split = SplitResults(9, model, start=Measured({"AP": 0.25}), first_stage=Measured({"AP": 0.25}), interpolated=model)
+    for results in (Results("AP", 2, split, None, "bm25", 0.3), Results("AP", 0)):
+        results.save(tmp_path / "results.json")
+        assert Results.load(tmp_path / "results.json") == results
