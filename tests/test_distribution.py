@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from rerank import __version__
-from rerank.training.run_folder import DISTRIBUTION
 from tests.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -28,11 +27,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_names_and_versions_agree() -> None:
-    assert PROJECT["name"] == DISTRIBUTION != "rerank"
+    assert PROJECT["name"] == "rerank-direct"
     assert PROJECT["version"] == __version__
     assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
-    assert DISTRIBUTION in (ROOT / "README.md").read_text()
+    assert "rerank-direct" in (ROOT / "README.md").read_text()
     for file in (ROOT / "rerank").rglob("*.py"):
         assert "pip install 'rerank[" not in file.read_text(), f"{file}: the index has another project of that name"
 

@@ -81,15 +81,18 @@ def experiment(argv: Sequence[str]) -> int:
 
 
 def parse_share(text: str) -> tuple[int, int]:
-    """The share of an experiment that ``NUMBER/COUNT`` means.
+    """Read the share of an experiment from ``NUMBER/COUNT``.
 
     >>> parse_share("0/16")
     (0, 16)
     """
     found = re.fullmatch(r"(\d+)/(\d+)", text)
-    if found is None or int(found[1]) >= int(found[2]):
-        raise UserError(f"share: {text!r} is no NUMBER/COUNT with numbers from 0, such as 0/16 to 15/16")
-    return int(found[1]), int(found[2])
+    if found is None:
+        raise UserError(f"--share: {text!r} is not NUMBER/COUNT; write 0/16, for example")
+    number, count = int(found[1]), int(found[2])
+    if number >= count:
+        raise UserError(f"--share: {text!r} is out of range; use 0/{count} to {count - 1}/{count}")
+    return number, count
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:

@@ -1,4 +1,4 @@
-"""A model remembers which queries it was trained on, since its scores of those are no evidence for anything else."""
+"""Queries that a model was trained on, whose scores are overfitted."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rerank.models.contract import CONTRACT, TRAINED_ON, read_contract
 from rerank.storage.arrow import Array
 
 BYTES = 6
-"""Of a query's hash: half a million queries against as many others share one by chance in one of a thousand cases."""
+"""Bytes of a query's hash: of half a million queries, one is taken for another by chance in a thousand cases."""
 
 
 def query_hashes(lists: Lists) -> Array:
-    """Hashes of the queries' keys, ``[Q]`` uint64."""
+    """Hash the queries' keys, ``[Q]`` uint64."""
     hashes = b"".join(hashlib.sha256(key.encode()).digest()[:BYTES] + bytes(8 - BYTES) for key in lists.query_keys)
     return np.frombuffer(hashes, "<u8")
 
 
 def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
-    """What the contract of a model that was trained on these lists says of them: eight letters a query."""
+    """Return the entry of ``rerank.json`` for the queries of a training: eight letters each, with earlier ones."""
     earlier = None if initial is None else _known(initial)
     hashes = [query_hashes(lists)] + ([] if earlier is None else [earlier])
     parts = np.unique(np.concatenate(hashes)).view(np.uint8).reshape(-1, 8)[:, :BYTES]
@@ -32,7 +32,7 @@ def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
 
 
 def _known(model: str | Path) -> Array | None:
-    """Hashes of the queries that a model was trained on; None where it does not say."""
+    """Read the hashes of the queries that a model was trained on; None if it does not record them."""
     known = read_contract(Path(model)).get(TRAINED_ON)
     if known is None:
         return None
@@ -45,7 +45,7 @@ def _known(model: str | Path) -> Array | None:
 
 
 def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
-    """Ids of the queries of some lists that a model was trained on; None where the model does not say."""
+    """List the ids of queries that a model was trained on; None if the model does not record them."""
     hashes = _known(model)
     if hashes is None:
         return None
@@ -57,6 +57,6 @@ def check_out_of_sample(lists: Lists, model: str | Path) -> None:
     """Refuse to score queries that a model was trained on."""
     if shared := shared_queries(lists, model):
         raise UserError(
-            f"{lists.store}: {model} was trained on {len(shared)} of these {len(lists)} queries, e.g. {shared[0]!r}; "
-            "what is trained on such scores learns to trust its memory; score other queries, or give --in-sample"
+            f"{lists.store}: {model} was trained on {len(shared)} of these {len(lists)} queries, e.g. {shared[0]!r}, "
+            "so its scores of them are overfitted; score other queries, or give --in-sample"
         )

@@ -1,4 +1,4 @@
-"""What scoring leaves: a column of scores or of cosines, or a run; a killed one resumes behind its parts."""
+"""Scores of a model or cosines as a column, or as a run; a killed scoring resumes after its last part."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def add_model(
 
 
 def run_name(model: str | Path) -> str:
-    """A column's name after a model: that of the run folder, of which ``best`` is a part.
+    """Name a column after a model: its run folder, if the model is ``best`` in it.
 
     >>> run_name("runs/scifact-smoothi/best")
     'scifact-smoothi'
@@ -90,12 +90,12 @@ def run_name(model: str | Path) -> str:
 
 
 def model_hash(model: str | Path, mix: bool = True) -> str:
-    """The hash of what decides the scores of a model, or of a ranker that mixes."""
+    """Hash everything that decides the scores of a model, with its interpolation weights by default."""
     return hash_model(Path(model) if Path(model).is_dir() else find_model(str(model)), mix)
 
 
 def cosine_name(model: str | Path) -> str:
-    """The name of the column of a model's cosines, unless one is given.
+    """Name the column of a model's cosines.
 
     >>> cosine_name("sentence-transformers/all-MiniLM-L6-v2")
     'cosine-all-MiniLM-L6-v2'
@@ -137,7 +137,7 @@ def write_reranked(
     precision: Precision = "auto",
     budget: int | None = None,
 ) -> None:
-    """Score lists with a trained model and write the run; the same call resumes behind the last part of another's."""
+    """Score lists with a trained model and write the run; a call after a killed one resumes after its last part."""
     made = {"scorer": model_hash(model, mix)}
     place = Path(output).parent / f".{Path(output).name}.parts"
     stream = is_stream(Path(output))  # beside which there is no place for parts

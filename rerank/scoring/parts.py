@@ -1,4 +1,4 @@
-"""Scores of some lists, part by part, in files that are whole or absent: a killed scoring resumes."""
+"""Scores of lists in parts, files that are complete or absent, so that a killed scoring resumes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("score", pa.float32())])
 
 
 class Parts:
-    """Scores of some lists at a time, each a file that is whole or absent."""
+    """Parts of the scores of lists, one file each."""
 
     def __init__(self, place: Path, model: Model, lists: Lists, made: Mapping[str, Any]) -> None:
         model.check(lists)
@@ -48,7 +48,7 @@ class Parts:
         return self._lists.select(np.arange(*self._ranges[part]))
 
     def cost(self, part: int, costs: Array) -> int:
-        """The cost of a part, of ``[T]`` costs of the candidates."""
+        """Sum the candidates' costs ``[T]`` over a part."""
         first, last = self._ranges[part]
         return int(costs[self._lists.offsets[first] : self._lists.offsets[last]].sum())
 
@@ -75,7 +75,7 @@ class Parts:
 
 
 def pairs_of(model: Model) -> int:
-    """Candidates of a part: by the model and its device alone, so that a scoring that resumes cuts as before."""
+    """Return the candidates per part, from the model and its device alone, so that a resumed scoring divides alike."""
     scorer = unmixed(model)
     if not isinstance(scorer, Scorer) or next(scorer.parameters()).device.type == "cpu":
         return PAIRS
@@ -84,7 +84,7 @@ def pairs_of(model: Model) -> int:
 
 @contextmanager
 def kept_in(place: Path, name: str, main: bool) -> Iterator[None]:
-    """Hold a folder of parts, which goes once the block is through; where it fails, the parts stay."""
+    """Lock a folder of parts, and remove it after the block; if the block fails, the parts stay."""
     with ExitStack() as stack:
         with together():
             if main:

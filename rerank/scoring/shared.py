@@ -1,4 +1,4 @@
-"""The one way in which processes share scoring: each scores some of the lists, kept in parts or not."""
+"""Scoring of lists, divided among processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rerank.scoring.together import PATIENCE, together
 from rerank.storage.arrow import Array
 
 Score = Callable[[Lists, str], Array]
-"""Gives a score per candidate of lists of this name, in every process."""
+"""Function from lists and their name to a score per candidate, in every process."""
 
 
 def score_shared(
@@ -35,7 +35,7 @@ def score_shared(
     progress: str | None = None,
     parts: Parts | None = None,
 ) -> Array:
-    """Scores of every candidate, ``[T]`` float32, in every process.
+    """Score every candidate, ``[T]`` float32, in every process.
 
     Raises:
         Stopped: a signal came to one of the processes of a training; all of them stop.
@@ -73,7 +73,7 @@ def score_shared(
 def _scores(
     model: Model, lists: Lists, inputs: Inputs | None, precision: Precision, budget: int | None, progress: str | None
 ) -> Array:
-    """Scores of all candidates in this process; documents that were added change nothing for the others."""
+    """Score all candidates in this process; added documents do not change the scores of the others."""
     if isinstance(model, Mixed):
         inner = model.model
         alone = None if inner is None else _scores(inner, lists, inputs, precision, budget, progress)
@@ -97,7 +97,7 @@ def _gathered(scores: Array, lists: Lists, owners: Array, processes: int) -> Arr
 
 
 def deal(costs: Array, processes: int) -> list[int]:
-    """Who does what, so that all are through at about the same time: the costliest first, to who has least to do.
+    """Assign tasks to processes, the costliest first, each to the process with the least load.
 
     >>> deal(np.array([3, 1, 5, 2, 2]), 2)
     [1, 1, 0, 1, 0]
@@ -110,13 +110,13 @@ def deal(costs: Array, processes: int) -> list[int]:
 
 
 def _texts(model: Model, lists: Lists) -> Inputs | None:
-    """What a network reads of texts, the same for all parts: its key is made of all rules of a tokenizer."""
+    """Tokenise the texts for a network, for all parts at once."""
     scorer = unmixed(model)
     return scorer.inputs(lists) if isinstance(scorer, TextScorer) else None
 
 
 def _costs(inputs: Inputs | None, lists: Lists) -> Array:
-    """The cost of every candidate, ``[T]``: a vector is like another."""
+    """Return the cost of every candidate, ``[T]``: its tokens, or 1 for vectors."""
     if inputs is None:
         return np.ones(lists.size, dtype=np.int64)
     rows = lists.row_numbers
@@ -126,14 +126,14 @@ def _costs(inputs: Inputs | None, lists: Lists) -> Array:
 
 
 def check_scoring(model: Model, precision: Precision, budget: int | None) -> None:
-    """Refuse what only networks take, of a model that is none."""
+    """Refuse options of networks for other models."""
     if not isinstance(unmixed(model), Scorer) and (precision != "auto" or budget is not None):
         key = "token_budget" if precision == "auto" else "precision"
         raise UserError(f"{key}: {type(model).__name__} scores all documents at once, in its own arithmetic")
 
 
 def placed(model: Model | None, precision: Precision) -> Precision:
-    """Put a model on the device of this process; the arithmetic that its encoder has there."""
+    """Move a model to the device of this process; return the precision of its encoder there."""
     model = unmixed(model)
     if not isinstance(model, Scorer):  # trees, or columns alone
         return "fp32"
@@ -145,6 +145,6 @@ def placed(model: Model | None, precision: Precision) -> Precision:
 
 
 def scores_by(model: Model, precision: Precision, budget: int | None) -> Score:
-    """Scoring by a trained model, on the device of this process."""
+    """Return a function that scores lists with a trained model, on the device of this process."""
     exact = placed(model, precision)
     return lambda lists, name: score_shared(model, lists, precision=exact, budget=budget, progress=f"{name} lists")

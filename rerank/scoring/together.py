@@ -1,4 +1,4 @@
-"""Processes that work together: a GPU for each, and they end together."""
+"""Processes of a launcher, one for each GPU, which end together."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from rerank.progress import log
 from rerank.stops import Stopped
 
 PATIENCE = timedelta(days=7)
-"""How long a process waits for the others, whose shares of millions of lists may take hours longer."""
+"""Time that a process waits for the others: their shares of millions of lists may take hours longer."""
 
 
 Failure = tuple[bool, str]
-"""What a process tells the others of its error: whether it was asked to stop, and the message."""
+"""Error of a process as it tells the others: True if it was asked to stop, and the message."""
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """A block that every process of a group works through by itself; each waits at its end for the others.
+    """Run a block in every process of a group; each waits at the end for the others.
 
     Where one process raises, all do, with the same line: none waits for a message that will never be sent. Within the
     block processes must not talk to each other. A process without a group raises what it raises.
@@ -56,7 +56,7 @@ def _failure(error: BaseException) -> Failure:
 
 
 def _raise_first(failures: list[Failure | None], error: BaseException | None) -> None:
-    """Raise what the first process that failed said; errors of ours that were not foreseen keep their traceback."""
+    """Raise the first failed process's message; an unexpected error of this process keeps its traceback."""
     reported = [failure for failure in failures if failure is not None]
     if not reported or not (error is None or isinstance(error, UserError | Stopped)):
         return
@@ -66,7 +66,7 @@ def _raise_first(failures: list[Failure | None], error: BaseException | None) ->
 
 
 def check_gpus() -> None:
-    """Refuse more processes than this machine has GPUs, and say so where some are idle."""
+    """Refuse more processes than GPUs on this machine; tell about idle GPUs."""
     processes, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
     if 0 < gpus < processes:
         raise UserError(
@@ -79,9 +79,9 @@ def check_gpus() -> None:
 
 @contextmanager
 def group() -> Iterator[bool]:
-    """A group of the processes that a launcher started, here or on other machines, which end the block together.
+    """Form a group of the processes that a launcher started, here or on other machines.
 
-    Gives whether this process is the one that writes what all of them found.
+    Yields True in the process that writes the results.
     """
     from accelerate import PartialState
 

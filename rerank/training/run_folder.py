@@ -60,9 +60,6 @@ GIVEN = "lists"
 
 SPLITS = {"train": "training", "validation": "validation", "test": "test"}
 
-DISTRIBUTION = "rerank-direct"
-"""The package's name on PyPI, where `rerank` is another project."""
-
 PACKAGES = (
     *("accelerate", "ir-measures", "lightgbm", "numpy", "pyarrow", "pytrec-eval-terrier", "sentence-transformers"),
     *("tokenizers", "torch", "transformers", "xgboost"),

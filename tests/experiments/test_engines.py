@@ -58,7 +58,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_cell_that_somebody_else_still_trains_is_waited_for(here: Path) -> None:
+def test_train_cell_waits_for_another_process(here: Path) -> None:
     """A machine that was taken for dead may still be at it."""
     cell = next((here / "here").glob("cells/**/results.json")).parent
     settings = yaml.safe_load((cell / "config.yaml").read_text())
@@ -87,7 +87,7 @@ def results(output: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path: Path) -> None:
+def test_cell_is_tried_again_when_its_process_was_killed(here: Path, tmp_path: Path) -> None:
     """The first process that trains is killed, as when memory runs out."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "rerank.commands.cli", "experiment", "--config", str(here / "experiment.yaml")]
@@ -107,7 +107,7 @@ def test_a_cell_whose_process_was_killed_is_tried_once_more(here: Path, tmp_path
 
 
 @pytest.mark.slow
-def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
+def test_shares_train_as_one_process_does(here: Path, tmp_path: Path) -> None:
     """As an array of Slurm's does; the command without a share then has nothing to train."""
     words = ["--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "out"), "--jobs=1"]
     script = ["bash", str(ROOT / "configs" / "slurm" / "experiment.sh"), *words]
@@ -135,21 +135,23 @@ def test_shares_do_it_side_by_side(here: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--share=3/3"], "share: '3/3' is no NUMBER/COUNT"),
-        (["--share=1"], "share: '1' is no NUMBER/COUNT"),
+        (["--share=3/3"], "--share: '3/3' is out of range; use 0/3 to 2/3"),
+        (["--share=1"], "--share: '1' is not NUMBER/COUNT"),
         (["--num_gpus=1"], "num_cpus, num_gpus: are for engine: ray"),
         (["--engine=ray", "--num_cpus=0"], "num_cpus: must be at least 1"),
         (["--engine=ray", "--num_gpus=1.5"], "num_gpus: 1.5; several GPUs are whole ones"),
         (["--engine=rey"], "rey"),
     ],
 )
-def test_engines_refuse(words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_experiment_refuses_invalid_engines(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["experiment", "--config", str(write_config(tmp_path)), *words]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "here").exists()
 
 
-def test_ray_is_imported_only_where_it_is_asked_for_and_said_to_be_missing(here: Path, tmp_path: Path) -> None:
+def test_ray_is_imported_only_if_it_is_asked_for(here: Path, tmp_path: Path) -> None:
     words = ["experiment", f"--config={here / 'experiment.yaml'}", f"--output={tmp_path / 'out'}"]
     code = f"import sys; from rerank.commands.cli import main; assert main([*{words!r}, '--dry-run']) == 0; "
     code += f"assert 'ray' not in sys.modules; sys.modules['ray'] = None; sys.exit(main([*{words!r}, '--engine=ray']))"
@@ -158,7 +160,7 @@ def test_ray_is_imported_only_where_it_is_asked_for_and_said_to_be_missing(here:
 
 
 @pytest.mark.slow
-def test_cells_on_ray_equal_those_of_this_machine(here: Path, tmp_path: Path) -> None:
+def test_ray_trains_cells_as_this_machine_does(here: Path, tmp_path: Path) -> None:
     """On an instance of Ray that the command starts, and stops."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     command = [sys.executable, "-m", "rerank", "experiment", "--config", str(here / "experiment.yaml"), "--engine=ray"]
