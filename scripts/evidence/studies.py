@@ -243,7 +243,7 @@ def primary(condition: str) -> Found:
 
 @table("where")
 def where_table() -> Iterator[Row]:
-    yield ["MQ2008 if not named", "direct metric", "other loss", "difference, 95 %", "p (Holm)", "within .005"]
+    yield ["MQ2008 if not named", "metric loss", "other loss", "difference, 95 %", "p (Holm)", "within .005"]
     gaps = {name: primary(name) for name in CONDITIONS}
     for (name, gap), p in zip(gaps.items(), holm([gap.p for gap in gaps.values()]), strict=True):
         best = [chosen(name, among) for among in (DIRECT_LOSSES, OTHER_LOSSES)]
@@ -309,25 +309,25 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
         what = f"pretrain on pseudo-queries before {queries} claims, 50/50 with BM25"
         pair = [documents(start, queries, "+ BM25") for start in ("documents", "fresh")]
         yield what, difference(*pair), "SciFact", "documents"
-    what = f"another loss, {SHOWN[DIRECT]} for {OTHER}"
+    what = f"{SHOWN[DIRECT]} instead of {OTHER}"
     yield f"{what}: interpolated", pooled([losses(name, MIXED) for name in FRESH + STARTED]), six, "losses"
     yield f"{what}: alone", pooled([losses(name) for name in FRESH + STARTED]), six, "losses"
     for other, shown in (("MSE", "MSE"), ("BCE-prior", "BCE with a prior"), ("BCE", "BCE without a prior")):
-        what = f"softmax cross-entropy for {shown}, one epoch, 50/50 with BM25"
+        what = f"softmax cross-entropy instead of {shown}, one epoch, 50/50 with BM25"
         yield what, against("SoftmaxCE", other, "+ BM25"), "SciFact", "pointwise"
     for name in FRESH:
-        what = f"{SHOWN[DIRECT]} for softmax cross-entropy, so interpolated"
+        what = f"{SHOWN[DIRECT]} instead of softmax cross-entropy, 50/50 with BM25"
         yield what, against(DIRECT, "SoftmaxCE", "+ BM25", name), name, "pointwise"
     longer = difference(pointwise("SciFact", DIRECT, RANKINGS[-1], 3), pointwise("SciFact", DIRECT, RANKINGS[-1]))
-    yield f"three epochs for one ({SHOWN[DIRECT]}), with BM25 and the cosines", longer, "SciFact", "pointwise"
+    yield f"three epochs instead of one ({SHOWN[DIRECT]}), with BM25 and the cosines", longer, "SciFact", "pointwise"
     for condition, what in {
-        "linear": "a direct metric for another loss, both tuned, linear model",
+        "linear": "a metric loss instead of another loss, both tuned, linear model",
         "linear-noise": "the same with 30 % label noise",
         "made-linear": "on long, densely labelled synthetic lists, linear model",
         "made": "the same with a hidden layer",
         "clicks": "with a hidden layer, trained on clicks",
     }.items():
-        pair = " for ".join(chosen(condition, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
+        pair = " instead of ".join(chosen(condition, kind) for kind in (DIRECT_LOSSES, OTHER_LOSSES))
         on = "synthetic lists" if condition.startswith("made") else "MQ2008"
         yield f"{what} ({pair})", primary(condition), on, "where"
     what = "rank by the average of five networks instead of one"
