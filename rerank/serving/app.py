@@ -1,4 +1,4 @@
-"""The service: its paths, who may ask, how every request ends in an answer or a refusal, and its connections."""
+"""The HTTP service: paths, queue, limits, key and metrics."""
 
 from __future__ import annotations
 
@@ -7,268 +7,253 @@ import hmac
 import json
 import reprlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import asdict
-from importlib.resources import files
 from typing import Any
 
-import h11
+import psutil
 import uvicorn
-import yaml
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rerank import __version__
 from rerank.errors import UserError, nearest
+from rerank.kernels.memory import give_back
 from rerank.progress import log
-from rerank.serving.desk import Desk, Metrics
-from rerank.serving.limits import Limits, Refusal
-from rerank.serving.ranker import Ranker, answer, read_body
+from rerank.serving.limits import Limits
+from rerank.serving.ranker import Body, Question, Ranker
 from rerank.storage.arrow import Array
 
-Answer = Callable[[Request], Awaitable[Response]]
-
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
-"""Where scores are asked for: the same everywhere, as clients have one of these built in."""
+"""Paths that clients have built in; all do the same."""
 
-DROPPED = 64 << 20
-"""Bytes of a body beyond the limit that are read, and dropped, so that its client reads the refusal."""
-
-MOMENT = 2.0
-"""Seconds that this may take where nothing of the body was wanted."""
+LARGE = 1_000_000
+"""Characters after which freed memory is returned to the system: tokens take about 400 bytes a character."""
 
 GONE = 499
-"""Counted of clients that went away; nobody receives it."""
-
-
-def application(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> Starlette:
-    """The service as an ASGI application."""
-    service = Service(rankers, limits, key)
-    routes = [Route(path, service.endpoint(service.rerank, counted=True), methods=["POST"]) for path in PATHS]
-    routes += [
-        Route("/health", service.endpoint(service.health, key=None)),
-        Route("/info", service.endpoint(service.info)),
-        Route("/metrics", service.endpoint(service.counts)),
-        Route("/openapi.json", service.endpoint(service.openapi)),
-    ]
-    app = Starlette(routes=routes, lifespan=service.lifespan, exception_handlers={HTTPException: _no_such_path})
-    app.router.redirect_slashes = False
-    return app
+"""Status that is counted if the client disconnects."""
 
 
 class Service:
-    """What the paths do."""
+    """Endpoints, and the thread that scores."""
 
     def __init__(self, rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> None:
         self.rankers, self.limits, self.key = rankers, limits, key
         self.metrics = Metrics()
-        self.desk = Desk(limits.queue, self.metrics)
+        self.thread = ThreadPoolExecutor(1, "scoring")
 
-    @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        work = asyncio.create_task(self.desk.work())
-        yield
-        work.cancel()
+    def application(self) -> Starlette:
+        """Build the ASGI application."""
 
-    def endpoint(self, answered: Answer, key: str | None = "", counted: bool = False) -> Answer:
-        """A path whose every request ends in an answer, or in one line of JSON that says why not."""
-        needed = None if key is None else self.key
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            yield
+            self.thread.shutdown(cancel_futures=True)
 
-        async def end(request: Request) -> Response:
-            started = time.perf_counter()
-            try:
-                if needed is not None:
-                    _check_key(request, needed)
-                response = await answered(request)
-            except Refusal as refusal:
-                if refusal.status in (401, 429):
-                    await _drop(request)
-                response = refused(refusal.status, str(refusal))
-            except UserError as error:
-                response = refused(400, str(error))
-            except ClientDisconnect:
-                response = Response(status_code=GONE)
-            except asyncio.CancelledError:
-                response = refused(503, "the service stops")
-            except Exception:
-                log.exception("%s", request.url.path)
-                response = refused(500, "an error of the service; its log says more")
-            if counted:
-                self.metrics.requests[response.status_code] += 1
-                if response.status_code == 200:
-                    self.metrics.took(time.perf_counter() - started)
-            return response
+        routes = [Route(path, self.scored, methods=["POST"]) for path in PATHS]
+        routes += [
+            Route("/health", lambda _: _json({"status": "ok"})),
+            Route("/info", self.info),
+            Route("/metrics", self.counts),
+        ]
+        handlers: Mapping[Any, Any] = {HTTPException: _refused, UserError: _wrong}
+        app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+        app.router.redirect_slashes = False
+        return app
 
-        return end
-
-    async def rerank(self, request: Request) -> Response:
-        with self.desk.place():
-            until = asyncio.get_running_loop().time() + self.limits.timeout
-            try:
-                async with asyncio.timeout_at(until):
-                    body = await _read(request, self.limits.body)
-            except TimeoutError as error:
-                raise Refusal(408, f"the request did not arrive within {self.limits.timeout:g} seconds") from error
-            if body is None:
-                raise Refusal(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
-            asked = read_body(body)
-            count, most = len(asked.documents), self.limits.documents
-            if count > most:
-                raise Refusal(413, f"{count} documents, of which one request may have {most}")
-            name = next(iter(self.rankers)) if asked.model is None else asked.model
-            if name not in self.rankers:
-                like = nearest(name[:100], self.rankers)
-                raise Refusal(404, f"model: there is no {reprlib.repr(name)}{like}; one of {', '.join(self.rankers)}")
-            ranker = self.rankers[name]
-            question = ranker.question(asked.query, asked.documents)
-            if sum(map(len, question.texts)) + len(question.query) > self.limits.characters:
-                raise Refusal(413, f"more than {self.limits.characters} characters; send shorter or fewer documents")
-            try:
-                async with asyncio.timeout_at(until):
-                    scores = await _unless_gone(request, self.desk.scores(ranker, question))
-            except TimeoutError as error:
-                raise Refusal(503, f"no scores within {self.limits.timeout:g} seconds; try again later") from error
-            shown = ranker.shown(scores, asked.raw)
-            try:
-                return _json(answer(asked, ranker.name, question.texts, scores, shown))
-            except ValueError as error:
-                raise UserError("documents: a number in them is too large to be returned") from error
-            except RecursionError as error:
-                raise UserError("documents: an object in them is too deep to be returned") from error
-
-    async def health(self, _: Request) -> Response:
-        return _json({"status": "ok"})
-
-    async def info(self, _: Request) -> Response:
+    async def info(self, request: Request) -> Response:
+        """Describe rankers and limits."""
+        self.check_key(request)
         about = [ranker.about() for ranker in self.rankers.values()]
         return _json({"version": __version__, "models": about, "limits": asdict(self.limits)})
 
-    async def counts(self, _: Request) -> Response:
+    async def counts(self, request: Request) -> Response:
+        """Return the metrics in Prometheus's format."""
+        self.check_key(request)
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def openapi(self, _: Request) -> Response:
-        return _json(description(list(self.rankers), self.limits, self.key is not None))
+    async def scored(self, request: Request) -> Response:
+        """Answer a request for scores, and count it."""
+        started = time.perf_counter()
+        try:
+            response = await self.rerank(request)
+        except HTTPException as error:
+            response = await _refused(request, error)
+        except UserError as error:
+            response = await _wrong(request, error)
+        except ClientDisconnect:
+            response = Response(status_code=GONE)
+        except asyncio.CancelledError:
+            response = _message(503, "the service stops")
+        except Exception:
+            log.exception("%s", request.url.path)
+            response = _message(500, "an error of the service; its log says more")
+        self.metrics.requests[response.status_code] += 1
+        if response.status_code == 200:
+            self.metrics.seconds += time.perf_counter() - started
+        return response
+
+    async def rerank(self, request: Request) -> Response:
+        """Read a request, wait for its scores and write the answer."""
+        self.check_key(request)
+        limits = self.limits
+        if self.metrics.inside >= limits.queue:
+            raise HTTPException(429, f"{limits.queue} requests are waiting; try again in a second")
+        self.metrics.inside += 1
+        arrived = False
+        try:
+            async with asyncio.timeout(limits.timeout):
+                body = Body.read(await self.read(request))
+                arrived = True
+                ranker, question = self.question(body)
+                scores = await self.scores(request, ranker, question)
+        except TimeoutError as error:
+            if arrived:
+                raise HTTPException(503, f"no scores within {limits.timeout:g} seconds; try again later") from error
+            raise HTTPException(408, f"the request did not arrive within {limits.timeout:g} seconds") from error
+        finally:
+            self.metrics.inside -= 1
+        try:
+            return _json(body.answer(ranker, question.texts, scores))
+        except (ValueError, RecursionError) as error:
+            raise UserError("documents: cannot be returned as JSON; leave return_documents out") from error
+
+    async def read(self, request: Request) -> bytes:
+        """Read the body up to the limit; the rest is dropped, so that the client reads the refusal."""
+        body, size = bytearray(), 0
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size <= self.limits.body:
+                body += chunk
+        if size > self.limits.body:
+            raise HTTPException(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
+        return bytes(body)
+
+    def question(self, body: Body) -> tuple[Ranker, Question]:
+        """Find the ranker, and check the request against the limits."""
+        count, limits = len(body.documents), self.limits
+        if count > limits.documents:
+            raise HTTPException(413, f"{count} documents; send at most {limits.documents} at a time")
+        name = next(iter(self.rankers)) if body.model is None else body.model
+        if name not in self.rankers:
+            known = f"{nearest(name[:100], self.rankers)}; known: {', '.join(self.rankers)}"
+            raise HTTPException(404, f"model: unknown model {reprlib.repr(name)}{known}")
+        ranker = self.rankers[name]
+        question = ranker.question(body.query, body.documents, body.instruction)
+        if sum(map(len, question.texts)) + len(question.query) > limits.characters:
+            raise HTTPException(413, f"more than {limits.characters} characters; send shorter or fewer documents")
+        return ranker, question
+
+    async def scores(self, request: Request, ranker: Ranker, question: Question) -> Array:
+        """Score in the one thread, in the order of arrival; a request whose client disconnects leaves the queue."""
+
+        def score() -> Array:
+            started = time.perf_counter()
+            found = ranker.scores(question)
+            self.metrics.documents[ranker.name] += len(question.texts)
+            self.metrics.scoring[ranker.name] += time.perf_counter() - started
+            if sum(map(len, question.texts)) >= LARGE:
+                give_back()
+            return found
+
+        waiting = asyncio.get_running_loop().run_in_executor(self.thread, score)
+        gone = asyncio.ensure_future(request.receive())
+        try:
+            await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                raise ClientDisconnect
+            return waiting.result()
+        finally:
+            waiting.cancel()
+            gone.cancel()
+
+    def check_key(self, request: Request) -> None:
+        """Require the key, if there is one."""
+        if self.key is None:
+            return
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), self.key.encode()):
+            raise HTTPException(401, "this service needs a key; send Authorization: Bearer KEY")
 
 
-async def _read(request: Request, most: int) -> bytes | None:
-    """The body; None of one that is too large, which is dropped as it comes: who still sends reads no refusal."""
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared[:20]) > most + DROPPED:
-        return None
-    body, size = bytearray(), 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size <= most:
-            body += chunk
-        elif size > most + DROPPED:
-            break
-    return bytes(body) if size <= most else None
+class Metrics:
+    """Counters for Prometheus."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[int] = Counter()
+        self.documents: Counter[str] = Counter()
+        self.scoring: defaultdict[str, float] = defaultdict(float)
+        self.seconds = 0.0
+        self.inside = 0
+
+    def text(self) -> str:
+        """Format all metrics."""
+        process = psutil.Process()
+        answered = self.requests[200]
+        families: list[tuple[str, str, str, Mapping[str, float]]] = [
+            ("rerank_requests_total", "counter", "Requests for scores.", _labelled("status", self.requests)),
+            ("rerank_documents_total", "counter", "Scored documents.", _labelled("model", self.documents)),
+            ("rerank_scoring_seconds_total", "counter", "Seconds of scoring.", _labelled("model", self.scoring)),
+            (
+                "rerank_request_seconds",
+                "summary",
+                "Seconds from a request to its scores.",
+                {"_sum": self.seconds, "_count": answered},
+            ),
+            ("rerank_requests_inside", "gauge", "Requests that are read, wait or are scored.", {"": self.inside}),
+            ("process_cpu_seconds_total", "counter", "CPU seconds.", {"": time.process_time()}),
+            ("process_resident_memory_bytes", "gauge", "Resident memory.", {"": process.memory_info().rss}),
+        ]
+        lines: list[str] = []
+        for name, kind, about, values in families:
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+            lines += [f"{name}{label} {value}" for label, value in values.items()]
+        return "\n".join(lines) + "\n"
 
 
-async def _drop(request: Request) -> None:
-    """Let a client that is refused before its body was read send it, for a moment."""
-    with suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(MOMENT):
-            await _read(request, 0)
-
-
-async def _unless_gone(request: Request, scores: Awaitable[Array]) -> Array:
-    """The scores; ClientDisconnect if the client goes away before, and its request leaves the queue."""
-    waiting, gone = asyncio.ensure_future(scores), asyncio.ensure_future(request.receive())
-    try:
-        await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not waiting.done():
-            raise ClientDisconnect
-        return waiting.result()
-    finally:
-        waiting.cancel()
-        gone.cancel()
-
-
-def _check_key(request: Request, key: str) -> None:
-    kind, _, given = request.headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), key.encode()):
-        raise Refusal(401, "this service asks for a key: Authorization: Bearer KEY")
+def _labelled(label: str, values: Mapping[Any, float]) -> dict[str, float]:
+    return {f'{{{label}="{key}"}}': value for key, value in sorted(values.items())}
 
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in ASCII, so that halves of characters that a client sent in an object go back as they came."""
     return Response(json.dumps(content, allow_nan=False) + "\n", status, headers, "application/json")
 
 
-def refused(status: int, message: str) -> Response:
-    """A refusal, in one line; one that may be repeated says when."""
-    again = {"Retry-After": "1"} if status in (429, 503) else {}
-    return _json({"message": message}, status, again | ({"WWW-Authenticate": "Bearer"} if status == 401 else {}))
+def _message(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    extra = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+    return _json({"message": message}, status, {**(headers or {}), **extra.get(status, {})})
 
 
-async def _no_such_path(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and request.url.path not in PATHS:
+        return _message(404, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")
     if error.status_code == 405:
-        answer = refused(405, f"{request.url.path} does not take {request.method}")
-        answer.headers.update(error.headers or {})  # Allow
-        return answer
-    return refused(error.status_code, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")
+        return _message(405, f"{request.url.path} does not take {request.method}", error.headers)
+    return _message(error.status_code, error.detail)
 
 
-def description(names: Sequence[str], limits: Limits, key: bool) -> dict[str, Any]:
-    """What the service says of itself: paths, bodies and answers, in OpenAPI 3.1."""
-    found: dict[str, Any] = yaml.safe_load(files("rerank.serving").joinpath("openapi.yaml").read_text("utf-8"))
-    found["info"]["version"] = __version__
-    body = found["paths"][PATHS[0]]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
-    body["properties"]["model"]["enum"] = list(names)  # which all paths and both bodies share
-    body["properties"]["documents"]["maxItems"] = limits.documents
-    if key:
-        scheme = {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}}
-        found |= {"components": scheme, "security": [{"key": []}]}
-    return found
+async def _wrong(_: Request, error: Exception) -> Response:
+    return _message(400, str(error))
 
 
-def server_of(application: Any, limits: Limits) -> uvicorn.Server:
-    """A server that is not started yet."""
-
-    class Protocol(H11Protocol):
-        """A connection that is cut where no request's head arrives in time, or nobody reads the answer."""
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.before: Any = self
-            self.look()
-
-        def look(self) -> None:
-            """Cut the connection if, since the last look, nothing was under way and nothing has begun."""
-            if self not in self.connections:
-                return
-            idle = self.cycle is None or self.cycle.response_complete
-            if idle and self.before is self.cycle:
-                self.transport.abort()
-                return
-            self.before = self.cycle if idle else self
-            self.loop.call_later(limits.timeout, self.look)
-
-        def send_400_response(self, msg: str) -> None:
-            """Refuse what is no HTTP as everything else is refused: by one line of JSON."""
-            line = json.dumps({"message": f"{msg} POST JSON to /rerank"}).encode() + b"\n"
-            length = str(len(line)).encode()
-            headers = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
-            parts = (h11.Response(status_code=400, headers=headers), h11.Data(data=line), h11.EndOfMessage())
-            self.transport.write(b"".join(self.conn.send(part) or b"" for part in parts))
-            self.transport.close()
-
+def server_of(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> uvicorn.Server:
+    """Make a server, not started yet, that finishes accepted requests when it is stopped."""
     config = uvicorn.Config(
-        application,
-        http=Protocol,
+        Service(rankers, limits, key).application(),
         ws="none",
         loop="asyncio",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=int(limits.timeout) + 1,
         timeout_graceful_shutdown=int(limits.timeout) + 1,
     )
     return uvicorn.Server(config)

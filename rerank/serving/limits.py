@@ -1,16 +1,15 @@
-"""How much a service takes on, and how a request is refused."""
+"""Limits of a service."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rerank.errors import UserError
 from rerank.settings.ranges import Count, Positive, check_arguments
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of a service; what is beyond one is refused before it costs anything.
+    """Limits of a service; requests beyond one get the status in brackets.
 
     Attributes:
         documents: documents of a request at most (413).
@@ -28,11 +27,3 @@ class Limits:
 
     def __post_init__(self) -> None:
         check_arguments(Limits, vars(self))
-
-
-class Refusal(UserError):
-    """A request that is not answered, with the status that says why."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status

@@ -1,4 +1,4 @@
-"""A ranker as a service has it: what it is asked, what it reads of a document, its scores, and what is answered."""
+"""Rankers of a service: inputs from requests, scores, answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from rerank.scoring.shared import placed
 from rerank.storage.arrow import FLOAT32, Array
 
 NAME = re.compile(r"[\w.:/+-]{1,100}")
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "rank_fields": ([], ["text"]),
+    "return_embeddings": (False,),
+    "truncate": (True,),
+    "truncation_direction": ("right", "Right"),
+}
+"""Values of other services' fields that ask for our only behaviour."""
 
 
 class Ranker:
@@ -57,8 +65,10 @@ class Ranker:
             "features": [name for names in self.features.values() for name in names],
         }
 
-    def question(self, query: str, documents: Sequence[Any]) -> Question:
-        """What it reads of a query and documents, which are texts or objects."""
+    def question(self, query: str, documents: Sequence[Any], instruction: str | None = None) -> Question:
+        """Read the model's inputs from a query and documents, which are texts or objects."""
+        if instruction is not None and not isinstance(unmixed(self.model), TextScorer):
+            raise UserError(f"instruction: {self.name} reads none; leave it out")
         texts, objects = [], []
         for i, document in enumerate(documents):
             where = f"documents: number {i}"
@@ -70,7 +80,7 @@ class Ranker:
         given = [name for name in self.cosines if any(name in document for document in objects)]
         columns = {name: self._column(name, objects) for name in [*self.columns, *given]}
         features = np.stack([self._vector(one, i) for i, one in enumerate(objects)]) if self.features else None
-        return Question(query, texts, columns, features)
+        return Question(query, texts, columns, features, instruction)
 
     def _column(self, name: str, documents: Sequence[Mapping[str, Any]]) -> Array:
         if not any(name in document for document in documents):
@@ -81,7 +91,7 @@ class Ranker:
         return checked_numbers([document.get(name) for document in documents], f"documents: {name}")
 
     def _vector(self, document: Mapping[str, Any], i: int) -> Array:
-        """The numbers of a document in the model's order, ``[F]``; its column's field has a list, or each a field."""
+        """Read a document's numbers in the model's order, ``[F]``, from a list per column or a field per number."""
         found: list[Any] = []
         for column, names in self.features.items():
             if column in document:
@@ -98,24 +108,20 @@ class Ranker:
             found += values
         return checked_numbers(found, f"documents: number {i}")[self._order]
 
-    def scores(self, questions: Sequence[Question]) -> list[Array]:
-        """Raw scores of each question's documents, ``[n]`` float32, of all in one batch."""
-        return scores_of(self.model, questions, self.budget, self.precision)
-
-    def shown(self, scores: Array, raw: bool) -> Array:
-        """What is answered, ``[n]``: probabilities where the ranker is calibrated and nobody asks for raw scores."""
-        return scores if raw or self.model.calibration is None else self.model.calibration(scores)
+    def scores(self, question: Question) -> Array:
+        """Compute raw scores of a question's documents, ``[n]`` float32."""
+        return scores_of(self.model, [question], self.budget, self.precision)[0]
 
 
 def named(rankers: Sequence[str]) -> dict[str, str]:
-    """Folders by the names of their rankers, from ``NAME=FOLDER``, or ``FOLDER``, after which the ranker is called."""
+    """Map rankers' names to their folders, from ``NAME=FOLDER`` or ``FOLDER``."""
     folders: dict[str, str] = {}
     for word in rankers:
         name, equals, folder = word.partition("=")
         if not equals or Path(word).exists():
             name, folder = run_name(word), word
         if not NAME.fullmatch(name):
-            raise UserError(f"{word}: {name!r} is no name; letters, digits and . _ : / + - make one")
+            raise UserError(f"{word}: {name!r} is not a name; use letters, digits and . _ : / + -")
         if name in folders:
             raise UserError(f"{word}: there is a ranker {name!r} already; call it NAME={folder}")
         folders[name] = folder
@@ -126,24 +132,34 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Question:
-    """A query and its documents, as far as a model reads them."""
+    """Inputs of a model for one query.
+
+    Attributes:
+        query: the query's text.
+        texts: the documents' texts.
+        columns: scores that are interpolated or started from, ``[n]``; NaN if missing.
+        features: feature vectors in the model's order, ``[n, F]``.
+        instruction: instruction for a text model with a place for one.
+    """
 
     query: str
     texts: Sequence[str]
-    columns: Mapping[str, Array] = field(default_factory=dict)  # mixed in or started from, ``[n]``; NaN for no number
-    features: Array | None = None  # ``[n, F]`` for a model of feature vectors, in the order in which it reads them
+    columns: Mapping[str, Array] = field(default_factory=dict)
+    features: Array | None = None
+    instruction: str | None = None
 
 
 def scores_of(
     model: Any, questions: Sequence[Question], budget: int | None = None, precision: Precision = "auto"
 ) -> list[Array]:
-    """Scores of the documents of each question, ``[n]`` float32: those of :meth:`predict` and ``rank``."""
+    """Compute the scores of each question's documents, ``[n]`` float32, as :meth:`predict` and ``rank`` do."""
     inner = unmixed(model)
     lengths = [len(question.texts) for question in questions]
     scores = np.zeros(sum(lengths), dtype=np.float32)
     if isinstance(inner, TextScorer):
         pairs = [(question.query, text) for question in questions for text in question.texts]
-        scores = inner.text_scores(pairs, budget, precision)
+        each = [question.instruction for question in questions for _ in question.texts]
+        scores = inner.text_scores(pairs, budget, precision, each if any(each) else None)
     elif inner is not None and len(scores):
         features = np.concatenate([question.features for question in questions if question.features is not None])
         options = {"budget": budget, "groups": lengths if len(lengths) > 1 else None}
@@ -166,7 +182,7 @@ def scores_of(
 
 
 def checked_text(value: Any, where: str, hint: str = "") -> str:
-    """A text that can be encoded."""
+    """Check that a value is text without halves of characters."""
     if not isinstance(value, str):
         raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}{hint}")
     try:
@@ -177,7 +193,7 @@ def checked_text(value: Any, where: str, hint: str = "") -> str:
 
 
 def checked_numbers(values: Any, where: str) -> Array:
-    """``[n]`` float32, NaN where there is null."""
+    """Convert a list of numbers to float32, ``[n]``; null becomes NaN."""
     if not isinstance(values, list):
         raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
     for i, value in enumerate(values):
@@ -188,59 +204,76 @@ def checked_numbers(values: Any, where: str) -> Array:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request."""
+class Body:
+    """A request's body.
+
+    Attributes:
+        with_documents: return texts or objects as they came.
+        raw: return raw scores of a calibrated ranker.
+        tei: the body, and so the answer, is that of text-embeddings-inference.
+    """
 
     model: str | None
     query: str
     documents: list[Any]
+    instruction: str | None
     top_n: int | None
-    with_documents: bool  # whether texts (objects, where they came as such) are returned, too
+    with_documents: bool
     raw: bool
-    tei: bool  # whether the body is that of text-embeddings-inference, and so the answer
+    tei: bool
 
+    @classmethod
+    def read(cls, content: bytes) -> Self:
+        """Parse a body; fields that would change the answer and are not supported are errors."""
+        try:
+            fields = json.loads(content, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"body: not JSON ({str(error)[:200]}); send an object with query and documents") from error
+        if not isinstance(fields, dict):
+            raise UserError("body: not a JSON object; send one with query and documents")
+        tei = "texts" in fields and "documents" not in fields
+        documents, returned = ("texts", "return_text") if tei else ("documents", "return_documents")
+        known = {"model", "query", documents, "instruction", "top_n", returned, "raw_scores"}
+        for name, value in fields.items():
+            if name not in known and value is not None and value not in NEUTRAL.get(name, ()):
+                raise UserError(f"{name[:100]}: {reprlib.repr(value)} is not supported; leave it out")
+        if not isinstance(fields.get(documents), list) or not fields[documents]:
+            raise UserError(f"{documents}: expected texts or objects, not {reprlib.repr(fields.get(documents))}")
+        top, model, instruction = fields.get("top_n"), fields.get("model"), fields.get("instruction")
+        if top is not None and (type(top) is not int or top < 1):
+            raise UserError(f"top_n: expected a whole number from 1, not {reprlib.repr(top)}")
+        if model is not None and not isinstance(model, str):
+            raise UserError(f"model: expected a name, not {reprlib.repr(model)}")
+        for name in (returned, "raw_scores"):
+            if not isinstance(fields.get(name) or False, bool):
+                raise UserError(f"{name}: expected true or false, not {reprlib.repr(fields[name])}")
+        return cls(
+            model,
+            checked_text(fields.get("query"), "query"),
+            fields[documents],
+            None if instruction is None else checked_text(instruction, "instruction"),
+            top,
+            bool(fields.get(returned)),
+            bool(fields.get("raw_scores")),
+            tei,
+        )
 
-def read_body(body: bytes) -> Asked:
-    """What a body asks for. Keys that are not known are passed over, as other services do."""
-    try:
-        content = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON ({str(error)[:200]}); expected an object with query and documents") from error
-    if not isinstance(content, dict):
-        raise UserError("not a JSON object; expected one with query and documents")
-    tei = "texts" in content and "documents" not in content
-    key = "texts" if tei else "documents"
-    documents, top, model = content.get(key), content.get("top_n"), content.get("model")
-    if not isinstance(documents, list) or not documents:
-        raise UserError(f"{key}: expected a list of at least one text or object, not {reprlib.repr(documents)}")
-    if top is not None and (type(top) is not int or top < 1):
-        raise UserError(f"top_n: expected a whole number from 1, not {reprlib.repr(top)}")
-    if model is not None and not isinstance(model, str):
-        raise UserError(f"model: expected a name, not {reprlib.repr(model)}")
-    if content.get("rank_fields") not in (None, [], ["text"]):
-        raise UserError("rank_fields: only text is read; join the fields to one text")
-    switches = ("return_text" if tei else "return_documents", "raw_scores")
-    for name in switches:
-        if content.get(name) is not None and not isinstance(content[name], bool):
-            raise UserError(f"{name}: expected true or false, not {reprlib.repr(content[name])}")
-    returned, raw = (bool(content.get(name)) for name in switches)
-    return Asked(model, checked_text(content.get("query"), "query"), documents, top, returned, raw, tei)
+    def answer(self, ranker: Ranker, texts: Sequence[str], scores: Array) -> Any:
+        """Sort documents, best first; equal scores keep the order of the documents."""
+        order = np.argsort(-scores, kind="stable")[: self.top_n].tolist()
+        calibration = None if self.raw else ranker.model.calibration
+        shown = (scores if calibration is None else calibration(scores)).tolist()
+        if self.tei:
+            return [
+                {"index": i, "score": shown[i]} | ({"text": texts[i]} if self.with_documents else {}) for i in order
+            ]
+        results: list[dict[str, Any]] = [{"index": i, "relevance_score": shown[i]} for i in order]
+        if self.with_documents:
+            for result in results:
+                document = self.documents[result["index"]]
+                result["document"] = document if isinstance(document, dict) else {"text": document}
+        return {"id": uuid.uuid4().hex, "object": "list", "model": ranker.name, "results": results}
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def answer(asked: Asked, model: str, texts: Sequence[str], scores: Array, shown: Array) -> Any:
-    """The answer, best first; equal scores keep the order of the documents."""
-    order = np.argsort(-scores, kind="stable")[: asked.top_n].tolist()
-    if asked.tei:
-        return [
-            {"index": i, "score": float(shown[i])} | ({"text": texts[i]} if asked.with_documents else {}) for i in order
-        ]
-    results = [{"index": i, "relevance_score": float(shown[i])} for i in order]
-    if asked.with_documents:
-        for result in results:
-            document = asked.documents[result["index"]]
-            result["document"] = document if isinstance(document, dict) else {"text": document}
-    return {"id": uuid.uuid4().hex, "object": "list", "model": model, "results": results}
+    raise ValueError(f"{name} is not JSON")

@@ -37,7 +37,7 @@ def serve(
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
     """
     try:
-        from rerank.serving.app import application, server_of
+        from rerank.serving.app import server_of
     except ModuleNotFoundError as error:
         raise UserError(f"serve: {error.name} is not installed; pip install 'rerank-direct[serve]'") from error
     from rerank.scoring.shared import check_scoring
@@ -52,7 +52,7 @@ def serve(
     key = os.environ.get(KEY) or None
     if key is not None and not (key := key.strip()):
         raise UserError(f"{KEY}: is blank; set a key, or unset it to serve without one")
-    server = server_of(application(loaded, limits, key), limits)
+    server = server_of(loaded, limits, key)
     place = f"[{host}]" if ":" in host else host
     log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])
     if key is None and host not in ("127.0.0.1", "::1", "localhost"):

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from rerank.serving.app import application, server_of
+from rerank.serving.app import server_of
 from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
 from tests.forked import Command
@@ -64,7 +64,7 @@ class Client:
         found: dict[str, float] = {}
         for line in self.get("/metrics")[1].splitlines():
             if line.startswith("#"):
-                assert re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|histogram))", line)
+                assert re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge|summary))", line)
                 continue
             match = re.fullmatch(r"([a-z_]+(?:\{[a-z]+=\"[^\"]+\"\})?) ([0-9.e+-]+)", line)
             assert match, line
@@ -132,7 +132,7 @@ def process(*words: str | Path, environment: Mapping[str, str] | None = None, po
 def thread(rankers: Mapping[str, Ranker], limits: Limits, key: str | None = None) -> Iterator[Client]:
     """The same service in a thread, where a test can hold what scoring waits for."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = server_of(application(rankers, limits, key), limits)
+        server = server_of(rankers, limits, key)
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         client = Client(listening.getsockname()[1])

@@ -30,7 +30,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     apart.prepare(rerank.Lists.from_dataframe(columns), 1)
     (place / "apart").mkdir()
     apart.save(place / "apart")
-    decoder = rerank.Decoder(str(make_decoder(place / "qwen")), template=PROMPT, query_length=16, document_length=32)
+    prompt = f"{{instruction}}\n{PROMPT}"
+    made = str(make_decoder(place / "qwen"))
+    decoder = rerank.Decoder(made, template=prompt, instruction="Rank", query_length=16, document_length=32)
     decoder.save(place / "decoder")
     attention = rerank.SelfAttention(width=8, hidden=8, blocks=1)
     attention.prepare(letor_lists(place / "train.txt"), 1)

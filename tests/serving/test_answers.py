@@ -81,26 +81,13 @@ def test_features_of_a_column_may_stand_apart(client: Client, folders: dict[str,
         assert client.scores("apart", "", asked) == pytest.approx(expected, abs=1e-5)
 
 
-def test_requests_that_are_scored_together_have_their_own_scores(client: Client, folders: dict[str, Path]) -> None:
-    def body(name: str, i: int) -> dict[str, Any]:
-        asked = documents(text=TEXTS, bm25=BM25, dense=DENSE, features=FEATURES.tolist())
-        return {"model": name, "query": TEXTS[i], "documents": asked[: i + 1]}
-
-    bodies = [body(name, i) for i in range(12) for name in ("text", "mixed", "start", "attention", "trees")]
-    alone = [client.ask(body) for body in bodies]
-    for (status, answer), (_, expected) in zip(client.together(bodies), alone, strict=True):
-        assert status == 200
-        for one, other in zip(answer["results"], expected["results"], strict=True):
-            assert one["relevance_score"] == pytest.approx(other["relevance_score"], abs=1e-5)
-
-
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
 def test_the_shape_of_cohere_and_jina(client: Client, path: str) -> None:
     status, answer = client.ask({"model": "text", "query": QUERY, "documents": TEXTS, "top_n": 3}, path)
     assert (status, list(answer)) == (200, ["id", "object", "model", "results"])
     assert answer["model"] == "text" and len(answer["results"]) == 3
     assert all(list(one) == ["index", "relevance_score"] for one in answer["results"])
-    body = {"query": QUERY, "documents": TEXTS, "return_documents": True, "max_tokens_per_doc": 9, "top_n": 99}
+    body = {"query": QUERY, "documents": TEXTS, "return_documents": True, "top_n": 99}
     results = client.ask(body, path)[1]["results"]
     assert [one["document"] for one in results] == [{"text": TEXTS[one["index"]]} for one in results]
     objects = [{"text": text, "id": i, "more": {"\ud800": None}} for i, text in enumerate(TEXTS)]
@@ -155,21 +142,7 @@ def test_metrics_count(client: Client) -> None:
 
     assert more('rerank_requests_total{status="200"}') == 1 == more('rerank_requests_total{status="400"}')
     assert more('rerank_documents_total{model="text"}') == len(TEXTS)
-    assert more('rerank_batches_total{model="text"}') == 1 == more("rerank_request_seconds_count")
-    assert more('rerank_request_seconds_bucket{le="+Inf"}') == 1
+    assert more("rerank_request_seconds_count") == 1
     assert 0 < more('rerank_scoring_seconds_total{model="text"}') <= more("rerank_request_seconds_sum")
-    buckets = [count for name, count in after.items() if "_bucket" in name]
-    assert buckets == sorted(buckets) and after["rerank_requests_inside"] == 0
+    assert after["rerank_requests_inside"] == 0
     assert after["process_resident_memory_bytes"] > 1 << 26 and more("process_cpu_seconds_total") > 0
-
-
-def test_it_describes_itself(client: Client) -> None:
-    described = json.loads(client.get("/openapi.json")[1])
-    for path, methods in described["paths"].items():
-        for method, about in methods.items():
-            status = client.ask(b"{}", path)[0] if method == "post" else client.get(path)[0]
-            assert str(status) in about["responses"]
-    asked = described["paths"]["/v2/rerank"]["post"]["requestBody"]["content"]["application/json"]
-    usual, tei = asked["schema"]["anyOf"]
-    assert usual["required"] == ["query", "documents"] and tei["required"] == ["query", "texts"]
-    assert "calibrated" in usual["properties"]["model"]["enum"] and usual["properties"]["documents"]["maxItems"] == 1000
