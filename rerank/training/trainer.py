@@ -230,7 +230,8 @@ class Trainer:
                 )
                 if not torch.isfinite(norm) and self.accelerator.scaler is None:
                     raise not_finite("the gradient", state.step + 1, self.accelerator.mixed_precision)
-                self.optimizer.step()
+                # Accelerate's wrapper, which scaling needs, searches the disk for a package in every step.
+                (self.optimizer if self.accelerator.scaler else self.optimizer.optimizer).step()
             rate = self.scheduler.get_last_lr()[0]
             self.scheduler.step()
             self.forward.zero_grad()

@@ -59,7 +59,7 @@ def trained(model: Scorer, lists: Lists, rate: float, micro: int, gradient: Any)
     )
     model.train()
     first: torch.Tensor | None = None
-    for number, batch in enumerate(Batches(lists, usable, Full(8), LISTS, STEPS, 42).epoch(0)):
+    for number, batch in enumerate(Batches(lists, usable, Full(5), LISTS, STEPS, 42).epoch(0)):
         step.accumulate(batch, number + 1)
         if first is None:
             first = flat({name: p.grad for name, p in model.named_parameters() if p.grad is not None})
@@ -127,7 +127,7 @@ def main() -> None:
         texts = Lists.from_dataframe(read_csv(options.texts, sep="\t", quoting=3))
 
         def encoder() -> Scorer:
-            model = rerank.CrossEncoder(options.model, query_length=16, document_length=24, dropout=0.0)
+            model = rerank.CrossEncoder(options.model, query_length=12, document_length=16, dropout=0.0)
             model.prepare(texts, 42)
             return model
 
