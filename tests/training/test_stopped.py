@@ -21,6 +21,7 @@ from rerank import stops
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
 from rerank.training.launch import start_accelerator
+from rerank.training.results import Measured
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
@@ -132,7 +133,7 @@ def test_a_second_signal_from_python_leaves_the_last_checkpoint(
 
 def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> None:
     accelerator, network = start_accelerator("fp32"), torch.nn.Linear(2, 1)
-    saved = State(*range(1, 11), limits=MemoryLimits(11, 12))
+    saved = State(*range(1, 11), limits=MemoryLimits(11, 12), start={"test": Measured({"AP": 0.5}, 0.1, (0.0, 0.2))})
     assert all(value != default for value, default in zip(astuple(saved), astuple(State()), strict=True))
     state = replace(saved)
     register_state(accelerator, network, state)
