@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
     from rerank.collections.in_memory import Texts
     from rerank.errors import NotFoundError, UserError
-    from rerank.evaluation.export import Table
+    from rerank.evaluation.compare import Table
     from rerank.evaluation.selection import Selection
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig

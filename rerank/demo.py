@@ -152,7 +152,7 @@ def _gains(test: Lists, runs: Mapping[str, Any]) -> str:
     for baseline, name in ((bm25, "BM25"), (fusion, "the fusion")):
         found = compare_runs(test, runs, measure, baseline, ["t-test"]).differences[ours, measure]
         low, high = found.interval
-        said.append(f"{found.mean:+.3f} over {name} (95 % interval {low:+.3f} to {high:+.3f})")
+        said.append(f"{found.difference:+.3f} over {name} (95 % interval {low:+.3f} to {high:+.3f})")
     doubt = "" if low > 0 or high < 0 else " The difference from the fusion is not significant."
     questions = f"on {len(test)} questions about modules not seen in training"
     return f"Fine-tuning changed {measure} by {said[0]} and {said[1]},\n{questions}.{doubt}"

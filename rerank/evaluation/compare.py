@@ -1,14 +1,14 @@
-"""Many runs, many measures, one baseline: everything that a table of results says, at full precision."""
+"""Compare runs in several measures with a baseline."""
 
 from __future__ import annotations
 
-import os
 import reprlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from ir_measures import Measure
@@ -16,16 +16,9 @@ from ir_measures import Measure
 from rerank.collections import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.crossed import interval
+from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
-from rerank.evaluation.significance import (
-    Correction,
-    Test,
-    cohens_d,
-    correct,
-    differences,
-    p_value,
-    wins_ties_losses,
-)
+from rerank.evaluation.significance import Correction, Test, cohens_d, correct, differences, p_value, wins_ties_losses
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -33,37 +26,38 @@ from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, as_run, bes
 from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 TESTS: tuple[Test, ...] = get_args(Test)
 SEEN, UNSEEN = "seen", "unseen"
-"""Queries of which training has seen a relevant document, and the others."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One run against the baseline, in one measure.
+    """Difference between a run and the baseline in one measure.
 
     Attributes:
-        mean: mean of run minus baseline over the queries.
-        interval: bootstrap confidence interval of that mean; NaN where all differences are equal.
-        effect: Cohen's d of the paired differences.
-        p: p-value by test; NaN where a test has nothing to go by: no difference in any query, and for the t-test the
-            same one in each.
-        corrected: the same after the correction over the whole table.
+        difference: mean of run minus baseline over the queries.
+        interval: bootstrap confidence interval of that mean; NaN if all differences are equal.
+        cohens_d: Cohen's d of the paired differences.
+        p: p-value by test; NaN if the test is undefined.
+        p_corrected: p-values corrected over the whole table.
     """
 
-    mean: float
+    difference: float
     interval: tuple[float, float]
-    effect: float
+    cohens_d: float
     wins: int
     ties: int
     losses: int
     p: dict[Test, float]
-    corrected: dict[Test, float] = field(default_factory=dict)
+    p_corrected: dict[Test, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Unjudged:
-    """Documents in the top ``k`` of a run without a judgment: ``count`` of ``retrieved``."""
+    """Number of documents without a judgment among those retrieved down to some depth."""
 
     count: int
     retrieved: int
@@ -75,7 +69,7 @@ class Unjudged:
 
 @dataclass(frozen=True)
 class Part:
-    """A run in one measure, over the queries of one part; its mean difference from the baseline is NaN without one."""
+    """Mean of a run over the queries of one part, and its difference from the baseline, if any (else NaN)."""
 
     run: str
     measure: str
@@ -87,18 +81,23 @@ class Part:
     difference_interval: tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What :func:`compare` found.
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Runs in several measures, compared with a baseline.
+
+    >>> import rerank
+    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> lists = rerank.Lists.from_dataframe(table)
+    >>> rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="nDCG@10", baseline="bm25")
+    Table(bm25, ours: nDCG@10; 2 queries, against bm25)
 
     Attributes:
-        tables: per-query values by run name, in the order of the table.
-        correction: the correction over all of a test's p-values in this table.
-        comparisons: how many each correction was over: those with a difference in any query, p-value or not.
-        unjudged: by run name and depth.
-        paths: where each run was read from.
-        ties: by run name, documents whose score equals that of the one before them, in the queries of the qrels.
-        parts: the same over the queries with a relevant document that training has seen, and over the others.
+        tables: per-query values by run, in the order of the table.
+        comparisons: number of comparisons that p-values are corrected for, those with a difference in any query.
+        unjudged: by run and depth.
+        paths: files of the runs.
+        ties: by run, the number of documents whose score equals that of the one before them.
+        parts: the same over queries with and without a relevant document seen in training.
     """
 
     tables: dict[str, PerQuery]
@@ -115,12 +114,51 @@ class Comparison:
 
     @property
     def first(self) -> PerQuery:
-        """Any run's values; measures, queries and policy are the same in all."""
+        """Values of the first run; measures, queries and policy are the same in all."""
         return next(iter(self.tables.values()))
 
     @property
     def measures(self) -> tuple[str, ...]:
         return tuple(map(str, self.first.measures))
+
+    def __getitem__(self, key: tuple[str, str]) -> float:
+        """Return the mean of a measure of a run, ``table["ours", "nDCG@10"]``."""
+        run, measure = key
+        if run not in self.tables:
+            raise KeyError(f"no run {run!r}; there are {', '.join(self.tables)}")
+        return self.tables[run].mean[str(parse_measure(measure, "measure"))]
+
+    def __str__(self) -> str:
+        from rerank.evaluation.render import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        against = f", against {self.baseline}" if self.baseline else ""
+        queries = f"{len(self.first.queries)} queries"
+        return f"Table({', '.join(self.tables)}: {', '.join(self.measures)}; {queries}{against})"
+
+    def _repr_html_(self) -> str:
+        from rerank.evaluation.render import html
+
+        return html(self)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """Return a row per run and measure: the mean and, with a baseline, the difference and its tests."""
+        import pandas as pd
+
+        rows = []
+        for run, table in self.tables.items():
+            for measure, mean in table.mean.items():
+                row = {"run": run, "measure": measure, "mean": mean, "queries": int((~np.isnan(table[measure])).sum())}
+                if found := self.differences.get((run, measure)):
+                    low, high = found.interval
+                    row |= {"difference": found.difference, "low": low, "high": high, "cohens_d": found.cohens_d}
+                    row |= {"wins": found.wins, "ties": found.ties, "losses": found.losses}
+                    for test in self.tests:
+                        row |= {f"p_{test}": found.p[test], f"p_{test}_corrected": found.p_corrected[test]}
+                rows.append(row)
+        return pd.DataFrame(rows)
 
 
 def compare(
@@ -129,10 +167,10 @@ def compare(
     tests: Sequence[Test] = TESTS,
     correction: Correction = "holm",
     progress: bool = False,
-) -> Comparison:
+) -> Table:
     """Compare runs that were scored in the same measures on the same queries.
 
-    The correction is over the whole table: all runs but the baseline, times all measures, per test.
+    P-values of each test are corrected over the whole table: all runs but the baseline, times all measures.
 
     Raises:
         UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
@@ -155,12 +193,12 @@ def compare(
             *wins_ties_losses(difference),
             p={test: p_value(test, difference) for test in tests},
         )
-    count = sum(one.wins + one.losses > 0 for one in compared.values())  # a copy of the baseline is no comparison
+    count = sum(one.wins + one.losses > 0 for one in compared.values())  # a copy of the baseline is not a comparison
     for test in tests:
         corrected = correct([one.p[test] for one in compared.values()], correction, planned=count).tolist()
         for one, p in zip(compared.values(), corrected, strict=True):
-            one.corrected[test] = p
-    return Comparison(dict(tables), baseline, tuple(tests), correction, count, compared)
+            one.p_corrected[test] = p
+    return Table(dict(tables), baseline, tuple(tests), correction, count, compared)
 
 
 def compare_runs(
@@ -173,99 +211,128 @@ def compare_runs(
     empty: Empty = "0",
     progress: bool = False,
     trained_on: Sequence[Any] = (),
-) -> Comparison:
-    """Read judgments and runs, check them, score and compare them: ``rerank evaluate``.
+) -> Table:
+    """Read judgments and runs, score the runs and compare them: ``rerank evaluate``.
 
     Args:
-        qrels: lists, whose judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
+        qrels: lists, of which the judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
             collection, or any form that :func:`rerank.collections.as_qrels` takes.
         runs: run files, ``PATH`` or ``NAME=PATH``, or any forms of runs by name
             (:func:`rerank.retrieval.runs.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
-            Without a name, a file's run is called after it, and after its folder too where the file is called ``run``
-            or another has the same name.
+            A file's run is named after the file, and after its folder too if the file is called ``run`` or two have
+            the same name.
         measures: see :func:`rerank.evaluation.measures.parse_measures`.
-        baseline: the run to test against, written as in ``runs`` or by its name; one that is not among ``runs``, but a
-            file or a column, is put first.
+        baseline: the run to test against, by its name or as written in ``runs``; another file or column is added.
         tests: see :func:`compare`.
         correction: see :func:`compare`.
-        empty: what queries without relevant documents score: ``"0"``, ``"1"``, or ``"drop"`` to leave them out.
+        empty: value of queries without relevant documents, ``"0"`` or ``"1"``; ``"drop"`` leaves them out.
         progress: show progress bars.
-        trained_on: what the models were trained on, lists or judgments in any form: shows the queries with a relevant
-            document that is relevant there, too, apart from the others.
+        trained_on: training lists or judgments in any form; queries with a relevant document that is relevant there,
+            too, are also shown apart from the others.
 
     Raises:
-        UserError: whatever is wrong with the files or the arguments.
+        UserError: invalid files or arguments.
     """
     check_arguments(compare_runs, {"tests": tests, "correction": correction})
     parsed = parse_measures(measures)
     lists = qrels if isinstance(qrels, Lists) else None
     forms = named_forms(runs, lists)
-    chosen, forms = _with_baseline(baseline, forms, lists)
-    judgments = as_qrels(qrels) if lists is None else judgments_of(lists)
-    trained = [judgments_of(one) if isinstance(one, Lists) else as_qrels(one, name="trained_on") for one in trained_on]
-    given = qrels if lists is None else lists.store
-    source = str(given) if lists is not None or isinstance(qrels, str | Path) else "the qrels"
+    baseline, forms = _with_baseline(baseline, forms, lists)
+    judgments = judgments_of(qrels)
+    source = str(lists.store) if lists is not None else str(qrels) if isinstance(qrels, str | Path) else "the qrels"
+    trained = [judgments_of(one, "trained_on") for one in trained_on]
     evaluator = Evaluator(judgments, parsed, empty)
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
     tables, unjudged, ties = {}, {}, {}
     for name, form in tqdm(forms.items(), desc="runs", disable=not progress or len(forms) < 2, leave=False):
         run, ties[name] = ranking(form, name, judgments, lists, source)
-        tables[name] = evaluator(run, _where(form, name))
+        tables[name] = evaluator(run, _label(form, name))
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
-    found = compare(tables, chosen, tests, correction, progress)
+    table = compare(tables, baseline, tests, correction, progress)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
     parts: tuple[Part, ...] = ()
     if trained:
         documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
-        parts = tuple(parts_of(tables, chosen, seen_queries(judgments, trained, documents)))
-    return replace(found, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
+        parts = tuple(parts_of(tables, baseline, seen_queries(judgments, trained, documents)))
+    return replace(table, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
 
 
 def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str]) -> Iterator[Part]:
-    """Every run in every measure, over the seen queries and over the others."""
+    """Average every run and measure over the seen and over the unseen queries."""
     for run, table in tables.items():
-        first = np.array([query in seen for query in table.queries], dtype=bool)
+        is_seen = np.array([query in seen for query in table.queries], dtype=bool)
         for i, measure in enumerate(table.measures):
             if measure.NAME in COUNTS:
                 continue
-            for part, chosen in ((SEEN, first), (UNSEEN, ~first)):
+            for part, chosen in ((SEEN, is_seen), (UNSEEN, ~is_seen)):
                 values = table.values[i][chosen]
-                known = values[~np.isnan(values)]
+                scored = values[~np.isnan(values)]
                 other = None if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
-                gain = known[:0] if other is None else differences(values, other)
-                about = *mean_and_interval(known), *mean_and_interval(gain)
-                yield Part(run, str(measure), part, len(known), *about)
+                gain = scored[:0] if other is None else differences(values, other)
+                summary = *mean_and_interval(scored), *mean_and_interval(gain)
+                yield Part(run, str(measure), part, len(scored), *summary)
 
 
 def mean_and_interval(values: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """Mean over queries, and its bootstrap interval."""
+    """Compute the mean over queries and its bootstrap interval."""
     return float(values.mean()) if len(values) else float("nan"), interval(values)
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
-    """A run of any form as it is scored, and how many of its documents tie with the one before them."""
+    """Read a run of any form, and count its ties, see :func:`ties_by_id`."""
     if lists is not None and _of_lists(form, lists):
         if not isinstance(form, str) and np.asarray(form).dtype.kind not in "fiub":
             raise UserError(f"{name}: expected numbers, or the name of a column, not {reprlib.repr(form)}")
         return ties_by_id(lists.run(form), qrels)
     run = as_run(form, name)
-    check_overlap(run, qrels, _where(form, name), source)
+    check_overlap(run, qrels, _label(form, name), source)
     return ties_by_id(run, qrels)
 
 
-def _where(form: Any, name: str) -> str:
+def _label(form: Any, name: str) -> str:
     return str(form) if isinstance(form, str | Path) else name
 
 
-def judgments_of(lists: Lists) -> Qrels:
-    """The judgments of the queries that have some."""
-    if lists.qrels is None:
-        raise UserError(f"{lists.store}: has no judgments; give them with qrels=, or make the lists again with some")
-    return {query: grades for query, grades in lists.qrels.items() if grades}
+def judgments_of(qrels: Any, name: str = "qrels") -> Qrels:
+    """Return the judgments of lists without unjudged queries, or judgments in any form."""
+    if not isinstance(qrels, Lists):
+        return as_qrels(qrels, name=name)
+    if qrels.qrels is None:
+        raise UserError(f"{qrels.store}: has no judgments; give them with qrels=, or make the lists again with some")
+    return {query: grades for query, grades in qrels.qrels.items() if grades}
+
+
+def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
+    """Order ties as trec_eval does, and count the documents that tie with the one before them.
+
+    Scores that are equal as float32 tie; trec_eval orders them by descending document id and ignores ranks in the
+    file. Other queries than those of the qrels are left out.
+
+    >>> ties_by_id({"q": [Scored("a", 2.0), Scored("b", 2.0), Scored("c", 1.0)]}, {"q": {"a": 1}})
+    ({'q': [Scored(id='b', score=2.0), Scored(id='a', score=2.0), Scored(id='c', score=1.0)]}, 1)
+    """
+    ordered: dict[str, Sequence[Scored]] = {}
+    ties = 0
+    for query in run:
+        if query not in qrels:
+            continue
+        documents = run[query]
+        scores = as_float32([document.score for document in documents])
+        if tied := int((scores[1:] == scores[:-1]).sum()):
+            documents = [documents[i] for i in best_first([document.id for document in documents], scores)]
+            ties += tied
+        ordered[query] = documents
+    return ordered, ties
+
+
+def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
+    """Count documents without a judgment in the top of each ranking, over the queries of the qrels."""
+    top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
+    return Unjudged(top.count(False), len(top))
 
 
 def _of_lists(form: Any, lists: Lists) -> bool:
-    """Whether a ranking is a column of the lists, or scores of their candidates."""
+    """Return True for a column of the lists, or scores of their candidates."""
     if isinstance(form, str):
         return form.partition("/")[0] in lists.store.column_names and not Path(form).is_file()
     if isinstance(form, list | tuple):
@@ -280,110 +347,46 @@ def is_one_run(given: Any) -> bool:
         if isinstance(ranking, Mapping):
             return isinstance(next(iter(ranking.values())), Real)
         return ranking is not None and isinstance(ranking[0], list | tuple) and len(ranking[0]) == 2
-    return given is not None and (isinstance(given, str) or not isinstance(given, list | tuple))
+    return given is not None and not isinstance(given, list | tuple)
 
 
 def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
-    """Runs of any form by name, see :func:`compare_runs`."""
-    if isinstance(runs, Mapping):
-        if not runs:
-            raise UserError("no run given; name at least one")
-        return {str(name): form for name, form in runs.items()}
+    """Return runs of any form by name, see :func:`compare_runs`."""
     if runs is None and lists is not None:
         runs = [lists.store.order] if lists.store.order else lists.store.column_names
-    if isinstance(runs, str | Path):
-        runs = [runs]
-    if not isinstance(runs, Sequence) or not all(isinstance(word, str | Path) for word in runs):
+    runs = [runs] if isinstance(runs, str | Path) else runs
+    if isinstance(runs, Sequence | Mapping) and not runs:
+        raise UserError("no run given; name at least one")
+    if isinstance(runs, Mapping):
+        return {str(name): form for name, form in runs.items()}
+    if not isinstance(runs, Sequence) or not all(isinstance(run, str | Path) for run in runs):
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
     words = list(map(str, runs))
-    columns = [word for word in words if lists is not None and _of_lists(word, lists)]
-    files = [word for word in words if word not in columns]
-    named = name_runs(files, lists.store.column_names if lists is not None else ()) if files or not columns else {}
-    if both := next((name for name in columns if name in named), None):
-        raise UserError(f"runs: {both} is a column and a file; write NAME={named[both]}, with another name")
-    return {name: name for name in columns} | named
-
-
-def _with_baseline(
-    baseline: str | None, forms: dict[str, Any], lists: Lists | None
-) -> tuple[str | None, dict[str, Any]]:
-    """The name of the run to test against, and the runs with it."""
-    if baseline is None:
-        return None, forms
-    baseline = str(baseline)
-    column = lists is not None and _of_lists(baseline, lists)
-    for name, form in forms.items():
-        file = str(form) if isinstance(form, str | Path) else ""
-        if column and baseline == name and file not in ("", name):
-            raise UserError(f"baseline: {name} is a column and a file; write --runs NAME={file}, with another name")
-        if baseline in (name, f"{name}={file}") or (file and os.path.realpath(file) == os.path.realpath(baseline)):
-            return name, forms
-    if column:
-        return baseline, {baseline: baseline, **forms}
-    if "=" not in baseline and not Path(baseline).is_file():
-        known = [*forms, *(lists.store.column_names if lists is not None else [])]
-        raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
-    ((name, path),) = name_runs([baseline]).items()
-    if name in forms and path == baseline:  # another file of that name
-        name = path
-    if name in forms:
-        raise UserError(f"baseline: there is a run called {name!r} already; write NAME={path}")
-    return name, {name: path, **forms}
-
-
-def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
-    """A run with its ties in trec_eval's order, and how many documents tie with the one before them.
-
-    Ties are equal as float32; trec_eval puts them in descending order of their ids, whatever the file says of ranks.
-    Only queries of the qrels are looked at, and returned.
-
-    >>> ties_by_id({"q": [Scored("a", 2.0), Scored("b", 2.0), Scored("c", 1.0)]}, {"q": {"a": 1}})
-    ({'q': [Scored(id='b', score=2.0), Scored(id='a', score=2.0), Scored(id='c', score=1.0)]}, 1)
-    """
-    ordered: dict[str, Sequence[Scored]] = {}
-    ties = 0
-    for query in run:
-        if query not in qrels:
-            continue
-        ranking = run[query]
-        scores = as_float32([document.score for document in ranking])
-        if tied := int((scores[1:] == scores[:-1]).sum()):
-            ranking = [ranking[i] for i in best_first([document.id for document in ranking], scores)]
-            ties += tied
-        ordered[query] = ranking
-    return ordered, ties
-
-
-def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
-    """Documents without a judgment in the top of each ranking, over the queries of the qrels."""
-    top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
-    return Unjudged(top.count(False), len(top))
-
-
-def name_runs(runs: Sequence[str], columns: Sequence[str] = ()) -> dict[str, str]:
-    """Paths by run name, see :func:`compare_runs`; every name once."""
-    if not runs:
-        raise UserError("no run given; name at least one run file")
-    given: list[tuple[str | None, str]] = []
-    for run in runs:
-        label, equals, path = run.partition("=")
-        given.append((label, path) if equals and label and not Path(run).exists() else (None, run))
-    for _, path in given:
-        if not Path(path).expanduser().is_file():
-            nor = f", nor a column{nearest(path, columns)}; there are {', '.join(columns)}" if columns else ""
-            raise NotFoundError(f"{path}: no such run file{nor}")
-    stems = [_stem(path) for name, path in given if name is None]
-    named: dict[str, str] = {}
-    for name, path in given:
-        called = name or _stem(path)
-        if name is None and (called == "run" or stems.count(called) > 1):
-            called = f"{Path(path).absolute().parent.name}/{called}"
-        if name is None and called in named and path not in named.values():
-            called = path
-        if called in named:
-            raise UserError(f"{path}: there is a run called {called!r} already; write NAME={path}")
-        named[called] = path
+    stems = Counter(_stem(word) for word in words)
+    named: dict[str, Any] = {}
+    for word in words:
+        name, form = _name_run(word, lists, stems)
+        if name in named:
+            raise UserError(f"{form}: there is a run called {name!r} already; write NAME={form}")
+        named[name] = form
     return named
+
+
+def _name_run(word: str, lists: Lists | None, stems: Mapping[str, int]) -> tuple[str, str]:
+    """Split ``NAME=PATH``, or name a column after itself and a file after its stem."""
+    if lists is not None and _of_lists(word, lists):
+        return word, word
+    label, equals, path = word.partition("=")
+    if not (equals and label) or Path(word).exists():
+        label, path = "", word
+    if not Path(path).expanduser().is_file():
+        columns = [] if lists is None else lists.store.column_names
+        nor = f", nor a column{nearest(path, columns)}; there are {', '.join(columns)}" if columns else ""
+        raise NotFoundError(f"{path}: no such run file{nor}")
+    name = _stem(path)
+    if name == "run" or stems.get(name, 0) > 1:
+        name = f"{Path(path).absolute().parent.name}/{name}"
+    return label or name, path
 
 
 def _stem(path: str) -> str:
@@ -391,3 +394,24 @@ def _stem(path: str) -> str:
     for suffix in (".trec", ".run", ".txt", ".tsv", ".json", ".jsonl", ".parquet"):
         name = name.removesuffix(suffix)
     return name or Path(path).name
+
+
+def _with_baseline(
+    baseline: str | None, forms: dict[str, Any], lists: Lists | None
+) -> tuple[str | None, dict[str, Any]]:
+    """Return the name of the baseline, and the runs, to which a baseline that is not among them is added."""
+    if baseline is None:
+        return None, forms
+    baseline = str(baseline)
+    for name, form in forms.items():
+        path = _label(form, name)
+        if baseline in (name, path, f"{name}={path}"):
+            return name, forms
+    column = lists is not None and _of_lists(baseline, lists)
+    if not column and "=" not in baseline and not Path(baseline).is_file():
+        known = [*forms, *(lists.store.column_names if lists is not None else [])]
+        raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
+    ((name, form),) = named_forms([baseline], lists).items()
+    if name in forms:
+        raise UserError(f"baseline: there is a run called {name!r} already; write NAME={form}")
+    return name, {name: form, **forms}

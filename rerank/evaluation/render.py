@@ -1,37 +1,38 @@
-"""A comparison as a table for the terminal, Markdown or LaTeX, with a caption that says how it was measured."""
+"""Render tables for the terminal, Markdown, LaTeX and HTML, with a caption that states how they were computed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from rerank.evaluation.compare import Comparison
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction
 from rerank.html import in_markdown
+
+if TYPE_CHECKING:
+    from rerank.evaluation.compare import Table
 
 LETTERS = {test: test[0] for test in TEST_NAMES}
 MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
+PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-LATEX = str.maketrans(
+_LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "|": r"$|$"}
 )
-"""What LaTeX takes for signs of its own, as it shows them."""
-
-PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 
 
 class TableCell(NamedTuple):
-    """What a table shows in one place."""
+    """Text of a cell; the best of a column is bold, and significant differences carry marks."""
 
     text: str
     best: bool = False
@@ -44,22 +45,22 @@ class TableCell(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The number that it starts with, which a page sorts by; empty where there is none."""
+        """The leading number, by which a page sorts; empty if there is none."""
         number = _NUMBER.match(self.text)
         return number[1] if number else ""
 
 
-def plain(*shown: object) -> list[TableCell]:
-    """Cells without marks."""
-    return [TableCell(str(value)) for value in shown]
+def plain(*values: object) -> list[TableCell]:
+    """Make cells without marks."""
+    return [TableCell(str(value)) for value in values]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table as any medium shows it: heading, names of columns, cells, and sentences that say what the numbers are.
+    """A table that renders itself: title, column names, cells and caption.
 
     Attributes:
-        names: how many columns hold names, which plain text aligns to the left.
+        names: number of leading columns that hold names, which plain text aligns to the left.
     """
 
     title: str
@@ -68,15 +69,17 @@ class Section:
     caption: Sequence[str] = ()
     names: int = 1
 
+    def _frame(self, show: Callable[[TableCell], str]) -> pd.DataFrame:
+        header, *rows = [list(map(show, row)) for row in (plain(*self.header), *self.rows)]
+        return pd.DataFrame(rows, columns=header)
+
     def text(self, bold: bool = False) -> list[str]:
-        """Lines of plain text; the best may be bold by terminal codes."""
+        """Return lines of plain text; terminal codes make the best bold."""
 
         def show(cell: TableCell, width: int, left: bool) -> str:
             marks = "".join(MARKS[test] for test in cell.significant)
-            shown = cell.text + marks
-            padding = " " * (width - len(shown))
-            shown = f"\033[1m{shown}\033[0m" if bold and cell.best else shown
-            return shown + padding if left else padding + shown
+            padded = f"{cell.text + marks:{'<' if left else '>'}{width}}"
+            return padded.replace(cell.text, f"\033[1m{cell.text}\033[0m") if bold and cell.best else padded
 
         cells = [plain(*self.header), *self.rows]
         widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
@@ -86,186 +89,169 @@ class Section:
         return [first, "─" * (sum(widths) + 2 * len(widths) - 2), *others]
 
     def markdown(self) -> list[str]:
-        """Lines of Markdown, the best in bold, marks as superscripts."""
+        """Return lines of Markdown, the best in bold, marks as superscripts."""
 
         def show(cell: TableCell) -> str:
-            plain = in_markdown(cell.text)
-            shown = f"**{plain}**" if cell.best else plain
-            return f"{shown}<sup>{cell.marks}</sup>" if cell.marks else shown
+            text = f"**{in_markdown(cell.text)}**" if cell.best else in_markdown(cell.text)
+            return f"{text}<sup>{cell.marks}</sup>" if cell.marks else text
 
+        frame = self._frame(show)
         ruler = ["---", *["---:"] * (len(self.header) - 1)]
-        header, *rows = [[show(cell) for cell in row] for row in (plain(*self.header), *self.rows)]
-        return ["| " + " | ".join(line) + " |" for line in (header, ruler, *rows)]
+        return [f"| {' | '.join(line)} |" for line in (frame.columns, ruler, *frame.to_numpy())]
 
     def latex(self) -> str:
-        """LaTeX (package booktabs), as for Markdown."""
+        """Return LaTeX (package booktabs)."""
 
         def show(cell: TableCell) -> str:
-            shown = cell.text.translate(LATEX)
-            shown = f"{{}}{shown}" if shown[:1] in ("[", "*") else shown  # no argument of the line break before it
-            shown = rf"\textbf{{{shown}}}" if cell.best else shown
-            return rf"{shown}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else shown
+            text = cell.text.translate(_LATEX)
+            text = f"{{}}{text}" if text[:1] in ("[", "*") else text  # \\ would take these for an argument
+            text = rf"\textbf{{{text}}}" if cell.best else text
+            return rf"{text}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else text
 
-        lines = [" & ".join(map(show, row)) for row in (plain(*self.header), *self.rows)]
-        first, *others = (line + r" \\" for line in lines)
-        begin = [r"\begin{table}", r"\centering", rf"\caption{{{' '.join(self.caption).translate(LATEX)}}}"]
-        begin += [rf"\begin{{tabular}}{{l{'r' * (len(self.header) - 1)}}}", r"\toprule", first, r"\midrule"]
-        return "\n".join([*begin, *others, r"\bottomrule", r"\end{tabular}", r"\end{table}", ""])
+        caption, columns = " ".join(self.caption).translate(_LATEX), "l" + "r" * (len(self.header) - 1)
+        latex: str = self._frame(show).to_latex(index=False, escape=False, caption=caption, column_format=columns)
+        return latex
 
     def html(self) -> str:
+        """Return an HTML table."""
+
         def show(cell: TableCell) -> str:
-            shown = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-            return f"<td>{shown}<sup>{cell.marks}</sup></td>" if cell.marks else f"<td>{shown}</td>"
+            text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
+            return f"{text}<sup>{cell.marks}</sup>" if cell.marks else text
 
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.header)
-        body = "".join(f"<tr>{''.join(map(show, row))}</tr>" for row in self.rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def sections(comparison: Comparison) -> list[Section]:
-    """The tables of a comparison."""
-    tables = [means(comparison)]
-    tables += [differences(comparison)] if comparison.differences else []
-    return tables + ([parts(comparison)] if comparison.parts else [])
+        with pd.option_context("display.max_colwidth", None):
+            table: str = self._frame(show).to_html(index=False, escape=False, border=0)
+        return table
 
 
-def text(comparison: Comparison, bold: bool = False) -> str:
-    """Render as text: the means, and with a baseline the differences from it.
-
-    The best of each column may be bold by terminal codes.
-    """
-    lines = [line for table in sections(comparison) for line in [*table.text(bold), ""]]
-    return "\n".join([*lines, *caption(comparison, MARKS)]) + "\n"
+def sections(table: Table) -> list[Section]:
+    """Return the tables of a comparison: means, differences from the baseline, and seen and unseen queries."""
+    tables = [means(table)]
+    tables += [differences(table)] if table.differences else []
+    return tables + ([parts(table)] if table.parts else [])
 
 
-def markdown(comparison: Comparison) -> str:
-    """Markdown tables and what they show."""
-    lines = [line for table in sections(comparison) for line in [*table.markdown(), ""]]
-    return "\n".join([*lines, in_markdown(" ".join(caption(comparison, LETTERS)))]) + "\n"
+def text(table: Table, bold: bool = False) -> str:
+    """Render as plain text; terminal codes make the best of each column bold."""
+    lines = [line for section in sections(table) for line in [*section.text(bold), ""]]
+    return "\n".join([*lines, *caption(table, MARKS)]) + "\n"
 
 
-def html(comparison: Comparison) -> str:
-    """HTML tables for notebooks."""
-    tables = "".join(table.html() for table in sections(comparison))
-    return tables + f"<div>{escape(' '.join(caption(comparison, LETTERS)))}</div>"
+def markdown(table: Table) -> str:
+    """Render as Markdown."""
+    lines = [line for section in sections(table) for line in [*section.markdown(), ""]]
+    return "\n".join([*lines, in_markdown(" ".join(caption(table)))]) + "\n"
 
 
-def latex(comparison: Comparison) -> str:
-    """LaTeX tables."""
-    return "\n".join(table.latex() for table in sections(comparison))
+def html(table: Table) -> str:
+    """Render as HTML for notebooks."""
+    return "".join(section.html() for section in sections(table)) + f"<div>{escape(' '.join(caption(table)))}</div>"
 
 
-def caption(comparison: Comparison, marks: dict[AnyTest, str]) -> list[str]:
-    """Sentences that say what the numbers are: queries and the policy for empty ones, gain, tests, correction."""
-    table = comparison.first
-    sentences = [queries_sentence(table), *gain_sentences(table)]
-    for name, run in comparison.tables.items():
+def latex(table: Table) -> str:
+    """Render as LaTeX."""
+    return "\n".join(section.latex() for section in sections(table))
+
+
+def caption(table: Table, marks: dict[AnyTest, str] = LETTERS) -> list[str]:
+    """State the queries, the policy for empty ones, gain, tests and correction."""
+    sentences = [queries_sentence(table.first), *gain_sentences(table.first)]
+    for name, run in table.tables.items():
         if run.missing:
-            where = "" if table.empty == "0" else " where they have relevant documents"
+            where = "" if run.empty == "0" else " where they have relevant documents"
             sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0{where}.")
-    for name, count in comparison.ties.items():
+    for name, count in table.ties.items():
         if count:
             of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
             sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
-    if comparison.differences:
+    if table.differences:
         sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
-    if comparison.differences and comparison.tests:
-        tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in comparison.tests)
-        preposition = "for" if comparison.correction == "none" else "over"
-        how = f"{CORRECTED[comparison.correction]} {preposition} {comparison.comparisons}"
-        sentences.append(f"Against {comparison.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
-    if comparison.parts:
-        sentences.append(PARTS)
-    return sentences
+    if table.differences and table.tests:
+        tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in table.tests)
+        preposition = "for" if table.correction == "none" else "over"
+        how = f"{CORRECTED[table.correction]} {preposition} {table.comparisons}"
+        sentences.append(f"Against {table.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
+    return [*sentences, PARTS] if table.parts else sentences
 
 
 def queries_sentence(table: PerQuery) -> str:
-    """How many queries there are, and what those without relevant documents score."""
-    lacking = {
-        str(measure): int(lacks.sum())
-        for measure, lacks in zip(table.measures, table.without_relevant, strict=True)
-        if measure.NAME not in COUNTS
-    }
+    """State the number of queries, and the value of those without relevant documents."""
+    rows = zip(table.measures, table.without_relevant, strict=True)
+    lacking = {str(measure): int(lacks.sum()) for measure, lacks in rows if measure.NAME not in COUNTS}
     count = f"{len(table.queries)} queries"
-    if not lacking:
-        return f"{count}."
     if not any(lacking.values()):
-        return f"{count}, all with relevant documents."
-    each = [f"{number} for {name}" for name, number in lacking.items()]
-    which = str(max(lacking.values())) if len(set(lacking.values())) == 1 else ", ".join(each)
+        return f"{count}, all with relevant documents." if lacking else f"{count}."
+    numbers = set(lacking.values())
+    each = numbers if len(numbers) == 1 else [f"{number} for {name}" for name, number in lacking.items()]
     fate = "are left out" if table.empty == "drop" else f"score {table.empty}"
-    return f"{count}; those without relevant documents ({which}) {fate}."
+    return f"{count}; those without relevant documents ({', '.join(map(str, each))}) {fate}."
 
 
 def gain_sentences(table: PerQuery) -> list[str]:
-    """Which gain each form of nDCG has."""
+    """State the gain of each form of nDCG."""
     linear, exponential = "nDCG has linear gain, as trec_eval.", "nDCG(dcg='exp-log2') has gain 2^y - 1."
     forms = [measure.params for measure in table.measures if measure.NAME == "nDCG" and "gains" not in measure.params]
     return list(dict.fromkeys(exponential if of.get("dcg") == "exp-log2" else linear for of in forms))
 
 
-def means(comparison: Comparison) -> Section:
-    """A run a row, a measure a column."""
-    by_run = {name: table.mean for name, table in comparison.tables.items()}
-    counts = {str(measure) for measure in comparison.first.measures if measure.NAME in COUNTS}
-    sums = {measure for measure in counts if not measure.startswith("Judged")}
-    depths = list(next(iter(comparison.unjudged.values()), {}))
-    header = ["run", *comparison.measures, *(f"unjudged@{depth}" for depth in depths)]
+def means(table: Table) -> Section:
+    """Tabulate means: a row per run, a column per measure."""
+    by_run = {name: one.mean for name, one in table.tables.items()}
+    depths = list(next(iter(table.unjudged.values()), {}))
     rows = []
-    for name in comparison.tables:
-        row = [TableCell(f"{name} (baseline)" if name == comparison.baseline else name)]
-        for measure in comparison.measures:
-            value, found = by_run[name][measure], comparison.differences.get((name, measure))
-            highest = max(mean[measure] for mean in by_run.values())
-            best = len(by_run) > 1 and measure not in counts and value >= highest - 1e-12
-            marked = tuple(test for test, p in found.corrected.items() if p < ALPHA) if found else ()
-            row.append(TableCell(f"{value:.0f}" if measure in sums else number(value), best, marked))
-        for depth in depths:
-            top = comparison.unjudged[name][depth]
-            row.append(TableCell(f"{top.count / top.retrieved:.1%}" if top.retrieved else "-"))
-        rows.append(row)
-    return Section("Measures", header, rows, caption(comparison, LETTERS))
+    for name, mean in by_run.items():
+        row = plain(f"{name} (baseline)" if name == table.baseline else name)
+        for measure in table.first.measures:
+            value, found = mean[str(measure)], table.differences.get((name, str(measure)))
+            highest = max(other[str(measure)] for other in by_run.values())
+            best = len(by_run) > 1 and measure.NAME not in COUNTS and value >= highest - 1e-12
+            marked = tuple(test for test, p in found.p_corrected.items() if p < ALPHA) if found else ()
+            summed = measure.NAME in COUNTS - {"Judged"}
+            row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
+        shares = [table.unjudged[name][depth].share for depth in depths]
+        rows.append([*row, *plain(*("-" if np.isnan(share) else f"{share:.1%}" for share in shares))])
+    header = ["run", *table.measures, *(f"unjudged@{depth}" for depth in depths)]
+    return Section("Measures", header, rows, caption(table))
 
 
-def differences(comparison: Comparison) -> Section:
-    """A run and measure a row; p-values after the correction."""
-    tests = [f"p ({test})" for test in comparison.tests]
-    header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses", *tests]
+def differences(table: Table) -> Section:
+    """Tabulate differences from the baseline: a row per run and measure."""
+    header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses"]
     rows = []
-    for (name, measure), found in comparison.differences.items():
-        shown = [name, measure, number(found.mean, "+"), interval(found.interval)]
-        shown += [number(found.effect, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
-        rows.append(plain(*shown, *(probability(found.corrected[test]) for test in comparison.tests)))
-    title = f"Differences from {comparison.baseline}"
-    return Section(title, header, rows, [f"{title}, with the p-values after the correction."], names=2)
+    for (name, measure), found in table.differences.items():
+        row = [name, measure, number(found.difference, "+"), interval(found.interval), number(found.cohens_d, "+", 2)]
+        row += [f"{found.wins}/{found.ties}/{found.losses}", *map(probability, found.p_corrected.values())]
+        rows.append(plain(*row))
+    title = f"Differences from {table.baseline}"
+    about = [f"{title}, with the p-values after the correction."]
+    return Section(title, [*header, *(f"p ({test})" for test in table.tests)], rows, about, names=2)
 
 
-def parts(comparison: Comparison) -> Section:
-    """A run, measure and part a row, with intervals; the difference is from the baseline."""
+def parts(table: Table) -> Section:
+    """Tabulate seen and unseen queries: a row per run, measure and part."""
     share = f"{LEVEL:.0%} interval"
     header = ["run", "measure", "relevant documents", "queries", "mean", share]
-    header += ["difference", share] if comparison.baseline else []
+    header += ["difference", share] if table.baseline else []
     rows = []
-    for found in comparison.parts:
-        shown = [found.run, found.measure, found.part, found.queries, number(found.mean), interval(found.interval, "")]
-        if comparison.baseline:
-            of_baseline = found.run == comparison.baseline
-            shown += ["", ""] if of_baseline else [number(found.difference, "+"), interval(found.difference_interval)]
-        rows.append(plain(*shown))
+    for part in table.parts:
+        row = [part.run, part.measure, part.part, part.queries, number(part.mean), interval(part.interval, "")]
+        gain = [number(part.difference, "+"), interval(part.difference_interval)]
+        row += ["", ""] if part.run == table.baseline else gain if table.baseline else []
+        rows.append(plain(*row))
     return Section("Seen and unseen", header, rows, [PARTS], names=3)
 
 
 def interval(ends: tuple[float, float], sign: str = "+") -> str:
-    """An interval as tables show it; a dash for none."""
+    """Format an interval; a dash if there is none."""
     low, high = ends
     return "-" if np.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
 
 
 def number(value: float, sign: str = "", digits: int = 4) -> str:
-    """A number as tables show it; a dash for none."""
+    """Format a number; a dash for NaN."""
     return "-" if np.isnan(value) else f"{value:{sign}.{digits}f}"
 
 
 def probability(value: float) -> str:
-    """A p-value as tables show it."""
+    """Format a p-value; a dash for NaN."""
     return "-" if np.isnan(value) else "<0.0001" if value < 0.0001 else f"{value:.4f}"

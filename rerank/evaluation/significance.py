@@ -13,7 +13,7 @@ import numpy as np
 Correction = Literal["none", "bonferroni", "holm"]
 Test = Literal["t-test", "wilcoxon", "randomisation"]
 AnyTest = Literal["bootstrap", Test]
-"""Those of experiments, which have seeds, too: see :mod:`rerank.evaluation.crossed`."""
+"""Tests of experiments, which resample seeds, too: see :mod:`rerank.evaluation.crossed`."""
 
 TEST_NAMES: dict[AnyTest, str] = {
     "bootstrap": "bootstrap over queries and seeds",
@@ -22,20 +22,23 @@ TEST_NAMES: dict[AnyTest, str] = {
     "randomisation": "randomisation test",
 }
 
-LEVEL, SEED = 0.95, 0
-"""Of intervals, and of what draws."""
+LEVEL = 0.95
+"""Confidence level of intervals."""
+
+SEED = 0
+"""Seed of tests and intervals that draw random numbers."""
 
 ROUNDING = 1e-12
-"""The same value can come out of two rankings with other rounding; measures are in [0, 1]."""
+"""Differences below this are rounding errors; measures are in [0, 1]."""
 
 PERMUTATIONS = 10_000
 
 ALPHA = 0.05
-"""Level of significance."""
+"""Significance level."""
 
 
 def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """``run - baseline`` over the queries that both have (NaN marks one left out); rounding errors become ties."""
+    """Subtract over the queries that both have (NaN marks one left out); rounding errors become ties."""
     if run.shape != baseline.shape:
         raise ValueError(f"paired tests need values of the same queries, not {run.shape} and {baseline.shape}")
     difference = run - baseline
@@ -44,10 +47,9 @@ def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
 
 
 def paired_t(difference: np.ndarray) -> float:
-    """Two-sided p-value of the paired t-test; NaN for fewer than two queries, or the same difference in each.
+    """Compute the two-sided p-value of the paired t-test.
 
-    Where no variance is seen, t is 0/0 or infinite, though the variance is not known to be 0: no difference in any
-    query is not evidence of none, nor two equal ones of one. Wilcoxon's and the randomisation test need no variance.
+    NaN for fewer than two queries, or equal differences: their variance is unknown, not 0.
     """
     if len(difference) < 2 or difference.std(ddof=1) < ROUNDING:
         return float("nan")
@@ -57,19 +59,19 @@ def paired_t(difference: np.ndarray) -> float:
 
 
 def wilcoxon(difference: np.ndarray) -> float:
-    """Two-sided p-value of the Wilcoxon signed-rank test, ties left out; NaN where every query is a tie."""
+    """Compute the two-sided p-value of the Wilcoxon signed-rank test without ties; NaN if every query is a tie."""
     if not difference.any():
         return float("nan")
     from scipy.stats import wilcoxon as signed_rank
 
-    return float(signed_rank(difference.round(10)).pvalue)  # .3 - .2 and .2 - .1 are one rank
+    return float(signed_rank(difference.round(10)).pvalue)  # .3 - .2 and .2 - .1 share a rank
 
 
 def randomisation(difference: np.ndarray, seed: int = 0) -> float:
-    """Two-sided p-value of the randomisation test on the mean (Smucker et al. 2007); NaN where every query is a tie.
+    """Compute the two-sided p-value of the randomisation test on the mean (Smucker et al. 2007).
 
-    Where there are no more than 10,000 assignments of signs to the differences, all are taken and p is
-    exact. Otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
+    NaN if every query is a tie. Exact for at most 10,000 assignments of signs to the differences; otherwise that many
+    are drawn, and the observed one counts as one more, so that p is never 0.
     """
     changed = np.sort(difference[difference != 0])  # ties add nothing; the order of queries has no influence
     count = len(changed)
@@ -91,7 +93,7 @@ def randomisation(difference: np.ndarray, seed: int = 0) -> float:
 
 
 def p_value(test: Test, difference: np.ndarray) -> float:
-    """The p-value of a test by name."""
+    """Compute the p-value of a test."""
     tests: dict[Test, Callable[[np.ndarray], float]]
     tests = {"t-test": paired_t, "wilcoxon": wilcoxon, "randomisation": randomisation}
     return tests[test](difference)
@@ -100,9 +102,9 @@ def p_value(test: Test, difference: np.ndarray) -> float:
 def correct(
     p_values: Sequence[float] | np.ndarray, method: Correction = "none", planned: int | None = None
 ) -> np.ndarray:
-    r"""P-values corrected for being one family, in their shape; NaN stays NaN.
+    r"""Correct p-values for multiple comparisons, in their shape; NaN stays NaN.
 
-    :math:`m` is the number of comparisons that were planned; null counts those that are not NaN.
+    :math:`m` is the number of comparisons, by default of the p-values that are not NaN.
 
     Bonferroni: :math:`\min(1, m p)`. Holm: in ascending order, :math:`\max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
     """
@@ -121,9 +123,9 @@ def correct(
 
 
 def cohens_d(difference: np.ndarray) -> float:
-    """Cohen's d of paired values: the mean difference over the standard deviation of the differences.
+    """Compute Cohen's d of paired values: the mean difference over the standard deviation of the differences.
 
-    0 without any difference; NaN where it has no meaning: without queries, with one, or the same difference in each.
+    0 without any difference; NaN for fewer than two queries, or equal differences.
     """
     if len(difference) and not difference.any():
         return 0.0
@@ -132,5 +134,5 @@ def cohens_d(difference: np.ndarray) -> float:
 
 
 def wins_ties_losses(difference: np.ndarray) -> tuple[int, int, int]:
-    """In how many queries the run is better than, equal to and worse than the baseline."""
+    """Count the queries in which the run is better than, equal to and worse than the baseline."""
     return int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())

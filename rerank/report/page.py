@@ -20,7 +20,7 @@ from ir_measures import Measure
 
 from rerank import __version__
 from rerank.collections import read_qrels
-from rerank.evaluation.compare import Comparison, judgments_of, ranking
+from rerank.evaluation.compare import Table, judgments_of, ranking
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
 from rerank.evaluation.render import Section, interval, number, sections
 from rerank.evaluation.significance import LEVEL
@@ -121,7 +121,7 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def write_evaluation(comparison: Comparison, path: str | Path, lists: str | None = None) -> None:
+def write_evaluation(comparison: Table, path: str | Path, lists: str | None = None) -> None:
     """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then."""
     judged = Lists.open(comparison.qrels) if is_lists_folder(Path(comparison.qrels)) else None
     qrels = read_qrels(comparison.qrels) if judged is None else judgments_of(judged)
@@ -138,14 +138,14 @@ def write_evaluation(comparison: Comparison, path: str | Path, lists: str | None
     write_report(report, path)
 
 
-def comparison_tables(comparison: Comparison) -> list[Section]:
+def comparison_tables(comparison: Table) -> list[Section]:
     """The tables of a comparison, the means with each run's difference from the baseline and its interval."""
     first, *others = sections(comparison)
     rows, said = [list(row) for row in first.rows], list(first.caption)
     for name, row in zip(comparison.tables, rows, strict=True):
         for i, measure in enumerate(comparison.measures, 1):
             if found := comparison.differences.get((name, measure)):
-                row[i] = row[i]._replace(below=f"{number(found.mean, '+')} {interval(found.interval)}")
+                row[i] = row[i]._replace(below=f"{number(found.difference, '+')} {interval(found.interval)}")
     if comparison.differences:
         what = f"its {LEVEL:.0%} bootstrap interval over queries"
         said.append(f"Below a value: the difference from {comparison.baseline}, and {what}.")

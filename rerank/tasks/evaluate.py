@@ -10,7 +10,7 @@ from rerank.settings.ranges import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
-    from rerank.evaluation.export import Table
+    from rerank.evaluation.compare import Table
 
 
 def evaluate(
@@ -54,13 +54,12 @@ def evaluate(
             document that training has seen apart from the others.
 
     Returns:
-        The table; it displays itself in notebooks, and has ``to_dataframe()``. Or the mean, see above.
+        The table, or the mean.
 
     Raises:
-        UserError: whatever is wrong with the files or the arguments.
+        UserError: invalid files or arguments.
     """
     from rerank.evaluation.compare import TESTS, compare_runs, is_one_run
-    from rerank.evaluation.export import Table
     from rerank.lists.layout import is_lists_folder
     from rerank.lists.view import Lists
 
@@ -75,11 +74,9 @@ def evaluate(
         return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given
 
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
-    trained = list(map(opened, several))
-    by, bars = TESTS if tests is None else tests, sys.stderr.isatty()
+    chosen, progress = TESTS if tests is None else tests, sys.stderr.isatty()
     alone = is_one_run(runs)
     named = {"run": runs} if alone and not isinstance(runs, str | Path) else runs
-    found = compare_runs(opened(qrels), named, measures, baseline, by, correction, empty, bars, trained)
-    if alone and baseline is None and len(found.measures) == 1:
-        return next(iter(found.first.mean.values()))
-    return Table(**vars(found))
+    trained = list(map(opened, several))
+    table = compare_runs(opened(qrels), named, measures, baseline, chosen, correction, empty, progress, trained)
+    return table[next(iter(table.tables)), measures] if alone and not baseline and len(table.measures) == 1 else table

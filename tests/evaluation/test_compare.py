@@ -7,7 +7,7 @@ import pytest
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation.compare import compare, compare_runs, name_runs
+from rerank.evaluation.compare import compare, compare_runs, named_forms
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.export import to_json
 from rerank.evaluation.measures import evaluate
@@ -23,7 +23,7 @@ def paths(files: Path) -> list[str]:
     return [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
 
 
-def test_everything_is_what_the_parts_give(files: Path) -> None:
+def test_compare_runs_agrees_with_its_parts(files: Path) -> None:
     found = compare_runs(str(files / "qrels"), paths(files), MEASURES, baseline=paths(files)[0], empty="drop")
     qrels = read_qrels(files / "qrels")
     assert list(found.tables) == ["bm25/run", "rm3/run", "model"]
@@ -37,13 +37,13 @@ def test_everything_is_what_the_parts_give(files: Path) -> None:
         given = []
         for (name, measure), cell in found.differences.items():
             difference = differences(tables[name][measure], tables["bm25/run"][measure])
-            assert cell.mean == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
-            assert cell.effect == cohens_d(difference)
+            assert cell.difference == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
+            assert cell.cohens_d == cohens_d(difference)
             assert cell.interval == interval(difference)
             assert cell.wins + cell.ties + cell.losses == len(difference)
             assert cell.p[test] == p_value(test, difference)  # type: ignore[index, arg-type]
             given.append(cell.p[test])  # type: ignore[index]
-        corrected = [cell.corrected[test] for cell in found.differences.values()]  # type: ignore[index]
+        corrected = [cell.p_corrected[test] for cell in found.differences.values()]  # type: ignore[index]
         assert corrected == correct(given, "holm").tolist()
         assert found.comparisons == 4
 
@@ -65,7 +65,7 @@ def test_a_run_against_its_copy_has_no_p_value_and_disturbs_no_other(files: Path
     first, _, model = paths(files)
     alone = compare_runs(str(files / "qrels"), [first, model], "AP", first)
     more = compare_runs(str(files / "qrels"), [first, model, f"copy={first}"], "AP", first)
-    assert all(np.isnan(p) for p in more.differences["copy", "AP"].corrected.values())
+    assert all(np.isnan(p) for p in more.differences["copy", "AP"].p_corrected.values())
     assert more.differences["copy", "AP"].ties == 30
     assert more.differences["model", "AP"] == alone.differences["model", "AP"]
 
@@ -78,7 +78,7 @@ def test_a_difference_without_a_p_value_was_compared_all_the_same() -> None:
     found = compare({name: per_query("AP", one[None]) for name, one in values.items()}, "first", ["t-test"])
     shifted, other = found.differences["shifted", "AP"], found.differences["other", "AP"]
     assert np.isnan(shifted.p["t-test"]) and np.isnan(shifted.interval).all()
-    assert other.corrected["t-test"] == pytest.approx(min(1.0, 2 * other.p["t-test"]))
+    assert other.p_corrected["t-test"] == pytest.approx(min(1.0, 2 * other.p["t-test"]))
     assert found.comparisons == 2
     row = next(line for line in text(found).splitlines() if line.startswith("shifted  AP"))
     assert row.split()[2:] == ["+0.2500", "-", "-", "12/0/0", "-"]
@@ -87,18 +87,18 @@ def test_a_difference_without_a_p_value_was_compared_all_the_same() -> None:
 
 def test_names_of_runs(files: Path) -> None:
     first, second, model = paths(files)
-    assert name_runs([first, second, model]) == {"bm25/run": first, "rm3/run": second, "model": model}
-    assert name_runs([f"SmoothI={model}", f"BM25={first}"]) == {"SmoothI": model, "BM25": first}
+    assert named_forms([first, second, model]) == {"bm25/run": first, "rm3/run": second, "model": model}
+    assert named_forms([f"SmoothI={model}", f"BM25={first}"]) == {"SmoothI": model, "BM25": first}
     (files / "a=b.trec").write_text((files / "model.trec").read_text())
-    assert list(name_runs([str(files / "a=b.trec")])) == ["a=b"]
+    assert list(named_forms([str(files / "a=b.trec")])) == ["a=b"]
     with pytest.raises(UserError, match="there is a run called 'x' already"):
-        name_runs([f"x={first}", f"x={second}"])
+        named_forms([f"x={first}", f"x={second}"])
     with pytest.raises(UserError, match="there is a run called"):
-        name_runs([first, first])
+        named_forms([first, first])
     with pytest.raises(UserError, match=r"nothing\.trec: no such run file"):
-        name_runs([str(files / "nothing.trec")])
+        named_forms([str(files / "nothing.trec")])
     with pytest.raises(UserError, match="no run given"):
-        name_runs([])
+        named_forms([])
 
 
 def test_what_is_wrong_is_said_before_anything_is_scored(files: Path) -> None:

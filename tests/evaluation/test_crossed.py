@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
-from rerank.evaluation.significance import equivalence, smallest_difference
 
 
 class Design(NamedTuple):
@@ -55,44 +54,6 @@ def test_intervals_hold_the_truth_as_often_as_they_say(name: str, trials: int) -
     covered = np.mean([one.interval[0] <= 0.03 <= one.interval[1] for one in found])
     doubt = 3 * np.sqrt(0.05 / trials)
     assert 0.925 - doubt <= covered <= 0.99 + doubt
-
-
-@trials_of
-@pytest.mark.parametrize("name", ["NFCorpus", "CISI", "trainings"])
-def test_what_differs_by_the_margin_is_seldom_called_equivalent(name: str, trials: int) -> None:
-    """Five of a hundred at most: the size of two one-sided tests; and of what is equal, more are found to be."""
-    rng, margin = np.random.default_rng(3), 0.03
-
-    def share(truth: float) -> float:
-        found = [DESIGNS[name].draw(rng, truth, place) for place in range(trials)]
-        return float(np.mean([equivalence(one.mean, one.error, one.freedom, margin) < 0.05 for one in found]))
-
-    wrong = share(margin)
-    assert wrong <= 0.05 + 3 * np.sqrt(0.05 / trials)
-    assert share(0.0) > 2 * wrong
-
-
-@pytest.mark.parametrize(
-    ("design", "comparisons"),
-    [
-        (Design(50, 1, 1, 0.2, 0.0, 0.0), 1),
-        (Design(200, 3, 1, 0.2, 0.005, 0.1), 1),
-        (Design(100, 5, 1, 0.2, 0.005, 0.1), 10),
-        (Design(200, 2, 5, 0.2, 0.005, 0.1), 4),
-        (Design(200, 1, 5, 0.2, 0.005, 0.1), 1),
-    ],
-)
-def test_the_smallest_difference_is_found_four_times_of_five(design: Design, comparisons: int) -> None:
-    """What the errors of some experiments say is found, others find, by the test of the difference over its error."""
-    rng = np.random.default_rng(5)
-    errors, freedoms = np.array([standard_error(*design.difference(rng)) for _ in range(300)]).T
-    truth = smallest_difference(np.sqrt(np.mean(errors**2)), freedoms.mean(), comparisons)
-    found = 0
-    for _ in range(1500):
-        difference, folds = design.difference(rng, truth)
-        error, freedom = standard_error(difference, folds)
-        found += 2 * stats.t.sf(abs(difference.mean()) / error, freedom) < 0.05 / comparisons
-    assert found / 1500 == pytest.approx(0.8, abs=0.05)
 
 
 def test_one_seed_is_nearly_the_t_test() -> None:
@@ -172,7 +133,6 @@ def test_extremes() -> None:
         assert found.mean == pytest.approx(values.mean())
         assert np.isnan([*found.interval, found.p, found.error]).all()
         assert (found.seeds, found.queries) == values.shape
-    assert smallest_difference(0.01, 0) == float("inf")
 
 
 def test_pairs_are_by_query_and_seed() -> None:
