@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rerank import losses, measures, relaxations
     from rerank.collections.in_memory import Texts
     from rerank.errors import NotFoundError, UserError
-    from rerank.evaluation.compare import Table
     from rerank.evaluation.selection import Selection
+    from rerank.evaluation.table import Table
     from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
     from rerank.features.letor import LetorData

@@ -89,7 +89,7 @@ def evaluate(
         lists: lists folder with texts for the report to show.
         asked: what :func:`rerank.evaluate` takes.
     """
-    from rerank.evaluation import export, render
+    from rerank.evaluation import export
     from rerank.lists.view import Lists
 
     if html:
@@ -121,7 +121,7 @@ def evaluate(
         export.write_per_query(comparison, per_query)
     if html:
         write_evaluation(comparison, html, lists)
-    print(render.text(comparison, bold=sys.stdout.isatty()), end="")
+    print(comparison.text(bold=sys.stdout.isatty()), end="")
 
 
 def experiment(argv: Sequence[str]) -> None:

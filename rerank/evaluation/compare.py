@@ -5,10 +5,10 @@ from __future__ import annotations
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 from ir_measures import Measure
@@ -16,9 +16,9 @@ from ir_measures import Measure
 from rerank.collections import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.crossed import interval
-from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import Correction, Test, cohens_d, correct, differences, p_value, wins_ties_losses
+from rerank.evaluation.table import Difference, Part, Table, Unjudged
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -26,139 +26,8 @@ from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, as_run, bes
 from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 TESTS: tuple[Test, ...] = get_args(Test)
 SEEN, UNSEEN = "seen", "unseen"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference between a run and the baseline in one measure.
-
-    Attributes:
-        difference: mean of run minus baseline over the queries.
-        interval: bootstrap confidence interval of that mean; NaN if all differences are equal.
-        cohens_d: Cohen's d of the paired differences.
-        p: p-value by test; NaN if the test is undefined.
-        p_corrected: p-values corrected over the whole table.
-    """
-
-    difference: float
-    interval: tuple[float, float]
-    cohens_d: float
-    wins: int
-    ties: int
-    losses: int
-    p: dict[Test, float]
-    p_corrected: dict[Test, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Unjudged:
-    """Number of documents without a judgment among those retrieved down to some depth."""
-
-    count: int
-    retrieved: int
-
-    @property
-    def share(self) -> float:
-        return self.count / self.retrieved if self.retrieved else float("nan")
-
-
-@dataclass(frozen=True)
-class Part:
-    """Mean of a run over the queries of one part, and its difference from the baseline, if any (else NaN)."""
-
-    run: str
-    measure: str
-    part: str
-    queries: int
-    mean: float
-    interval: tuple[float, float]
-    difference: float
-    difference_interval: tuple[float, float]
-
-
-@dataclass(frozen=True, repr=False)
-class Table:
-    """Runs in several measures, compared with a baseline.
-
-    >>> import rerank
-    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
-    >>> lists = rerank.Lists.from_dataframe(table)
-    >>> rerank.evaluate(lists, {"ours": [0.9, 0.1, 0.2, 0.8]}, measures="nDCG@10", baseline="bm25")
-    Table(bm25, ours: nDCG@10; 2 queries, against bm25)
-
-    Attributes:
-        tables: per-query values by run, in the order of the table.
-        comparisons: number of comparisons that p-values are corrected for, those with a difference in any query.
-        unjudged: by run and depth.
-        paths: files of the runs.
-        ties: by run, the number of documents whose score equals that of the one before them.
-        parts: the same over queries with and without a relevant document seen in training.
-    """
-
-    tables: dict[str, PerQuery]
-    baseline: str | None
-    tests: tuple[Test, ...]
-    correction: Correction
-    comparisons: int
-    differences: dict[tuple[str, str], Difference]
-    unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
-    paths: dict[str, str] = field(default_factory=dict)
-    qrels: str = ""
-    ties: dict[str, int] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
-
-    @property
-    def first(self) -> PerQuery:
-        """Values of the first run; measures, queries and policy are the same in all."""
-        return next(iter(self.tables.values()))
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        return tuple(map(str, self.first.measures))
-
-    def __getitem__(self, key: tuple[str, str]) -> float:
-        """Return the mean of a measure of a run, ``table["ours", "nDCG@10"]``."""
-        run, measure = key
-        if run not in self.tables:
-            raise KeyError(f"no run {run!r}; there are {', '.join(self.tables)}")
-        return self.tables[run].mean[str(parse_measure(measure, "measure"))]
-
-    def __str__(self) -> str:
-        from rerank.evaluation.render import text
-
-        return text(self)
-
-    def __repr__(self) -> str:
-        against = f", against {self.baseline}" if self.baseline else ""
-        queries = f"{len(self.first.queries)} queries"
-        return f"Table({', '.join(self.tables)}: {', '.join(self.measures)}; {queries}{against})"
-
-    def _repr_html_(self) -> str:
-        from rerank.evaluation.render import html
-
-        return html(self)
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """Return a row per run and measure: the mean and, with a baseline, the difference and its tests."""
-        import pandas as pd
-
-        rows = []
-        for run, table in self.tables.items():
-            for measure, mean in table.mean.items():
-                row = {"run": run, "measure": measure, "mean": mean, "queries": int((~np.isnan(table[measure])).sum())}
-                if found := self.differences.get((run, measure)):
-                    low, high = found.interval
-                    row |= {"difference": found.difference, "low": low, "high": high, "cohens_d": found.cohens_d}
-                    row |= {"wins": found.wins, "ties": found.ties, "losses": found.losses}
-                    for test in self.tests:
-                        row |= {f"p_{test}": found.p[test], f"p_{test}_corrected": found.p_corrected[test]}
-                rows.append(row)
-        return pd.DataFrame(rows)
 
 
 def compare(

@@ -11,9 +11,8 @@ from typing import Any
 import pandas as pd
 
 from rerank.errors import UserError
-from rerank.evaluation import render
-from rerank.evaluation.compare import Table
 from rerank.evaluation.significance import LEVEL, SEED
+from rerank.evaluation.table import Table
 from rerank.storage.files import atomic_write
 
 TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
@@ -38,7 +37,7 @@ def to_json(table: Table) -> str:
         "queries": len(table.first.queries),
         "empty": table.first.empty,
         "queries_without_relevant": lacking,
-        "caption": " ".join(render.caption(table)),
+        "caption": " ".join(table.caption()),
         "runs": runs,
         "baseline": table.baseline,
         "tests": table.tests,
@@ -98,7 +97,7 @@ def write_json(table: Table, path: str | Path) -> None:
 
 def write_table(table: Table, path: str | Path) -> None:
     """Write the table in the format of the file's suffix: ``.md``, ``.tex``, ``.csv`` or ``.txt``."""
-    formats = {".md": render.markdown, ".tex": render.latex, ".csv": to_csv, ".txt": render.text}
+    formats = {".md": Table.markdown, ".tex": Table.latex, ".csv": to_csv, ".txt": Table.text}
     content = formats[check_suffix(path, TABLE_SUFFIXES)](table)
     with atomic_write(path) as file:
         file.write(content)

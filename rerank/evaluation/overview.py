@@ -1,4 +1,4 @@
-"""Statistics of ranked lists: depth, each system's measures, and what a perfect reranking would reach."""
+"""Statistics of ranked lists: depth, each system's measures, and the best possible reranking."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ir_measures import Judged, Measure, R
 from pandas import DataFrame, RangeIndex
 
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
-from rerank.evaluation.render import number, queries_sentence
+from rerank.evaluation.render import queries_sentence
 from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import screen, tqdm
@@ -21,13 +21,13 @@ ROWS = 65_536
 """Candidates in memory at a time."""
 
 WIDE = 16
-"""A column with at least this many numbers holds features, which are not measured one by one."""
+"""Columns with at least this many numbers hold features, which are not measured one by one."""
 
 DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
-"""Depths at which reranking is measured, besides that of the lists."""
+"""Depths of reranking, besides the depth of the lists."""
 
 BEST = "best possible"
-"""The row of the candidates in the order of their grades."""
+"""Row of the candidates in the order of their grades."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Overview:
         depths: a row per depth of reranking: ``recall`` and the main measure of the best possible order.
         missed: share of the relevant documents that are not candidates, averaged over the queries that have some.
         shared: by name of training lists, the numbers of queries and documents in common with them.
+        best: values of the best possible order.
     """
 
     lists: Lists
@@ -56,14 +57,12 @@ class Overview:
         blocks = [_text(self.systems.assign(candidates=counts))]
         blocks += [_text(self.depths)] if len(self.depths) else []
         blocks += [f"in common with {name}:\n{_text(frame)}" for name, frame in self.shared.items()]
-        said = [line for sentence in _verdict(self) for line in textwrap.wrap(sentence, screen())]
-        return "\n".join([*_facts(self.lists), "", *(f"{block}\n" for block in blocks), *said])
+        notes = [line for sentence in _notes(self) for line in textwrap.wrap(sentence, screen())]
+        return "\n".join([*_sizes(self.lists), "", *(f"{block}\n" for block in blocks), *notes])
 
 
 def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lists] = ()) -> Overview:
-    """Compute statistics of lists, without added documents.
-
-    Systems are ranked as in trec_eval: ties by descending document id.
+    """Compute statistics of lists, without added documents and with trec_eval's order of ties.
 
     Args:
         lists: the lists.
@@ -72,44 +71,31 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
-    columns = lists.store.numbers_by_column().values()
-    names = [number for numbers in columns if len(numbers) < WIDE for number in numbers]
+    names = [name for column in lists.store.numbers_by_column().values() if len(column) < WIDE for name in column]
     rows = {}
     for name in tqdm(names, desc="systems", disable=None, delay=2):
         known = ~np.isnan(lists.column(name))
-        counts = {"candidates": known.sum(), "queries": np.count_nonzero(_by_list(known, lists))}
+        by_list = np.diff(np.concatenate([[0], np.cumsum(known)])[lists.offsets])
         found = _measured(lists, [Judged @ 10, *chosen], lambda some, name=name: name)  # type: ignore[misc]
-        rows[f"{name} (order)" if name == lists.store.order else name] = counts | ({} if found is None else found.mean)
-    best = _measured(lists, [Judged @ 10, *chosen], _by_grade)
-    if best is not None:
-        counts = {"candidates": lists.size, "queries": np.count_nonzero(lists.lengths)}
-        rows[BEST] = counts | best.mean
-    ordered = DEPTHS if lists.store.order else ()  # without a first stage, no candidates come first
+        counts = {"candidates": known.sum(), "queries": np.count_nonzero(by_list)}
+        rows[f"{name} (order)" if name == lists.store.order else name] = counts | (found.mean if found else {})
+    if best := _measured(lists, [Judged @ 10, *chosen], _by_grade):
+        rows[BEST] = {"candidates": lists.size, "queries": np.count_nonzero(lists.lengths)} | best.mean
+    steps = DEPTHS if lists.store.order else ()  # without a first stage, no candidates come first
     depths, missed = [], float("nan")
-    for depth in [*(depth for depth in ordered if depth < deepest), deepest] if best is not None and deepest else []:
+    for depth in [*(depth for depth in steps if depth < deepest), deepest] if best and deepest else []:
         top = _measured(lists.top(depth), [chosen[0], R @ depth], _by_grade)
         assert top is not None
-        found = top.values[1][~top.without_relevant[1]]
-        missed = 1 - float(found.mean()) if len(found) else missed
+        found_by_query = top.values[1][~top.without_relevant[1]]
+        missed = 1 - float(found_by_query.mean()) if len(found_by_query) else missed
         depths.append([depth, top.mean[f"R@{depth}"], top.mean[str(chosen[0])]])
     shared = {}
     for others in trained_on:
         common = {name: numbers for name, *numbers in in_common(lists, others)}
         shared[str(others.store)] = DataFrame.from_dict(common, orient="index", columns=["here", "there"])
-    return Overview(
-        lists,
-        str(chosen[0]),
-        DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"]),
-        DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"]),
-        missed,
-        shared,
-        best,
-    )
-
-
-def _by_list(values: Array, lists: Lists) -> Array:
-    """Sums of values over each list, ``[Q]``."""
-    return np.diff(np.concatenate([[0], np.cumsum(values)])[lists.offsets])
+    systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
+    reached = DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"])
+    return Overview(lists, str(chosen[0]), systems, reached, missed, shared, best)
 
 
 def _by_grade(lists: Lists) -> Array:
@@ -117,7 +103,7 @@ def _by_grade(lists: Lists) -> Array:
 
 
 def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists], Array | str]) -> PerQuery | None:
-    """Measures of a ranking of the judged lists; None if there are none."""
+    """Measure a ranking of the judged lists; None if there are none."""
     parts = []
     for some in lists.in_blocks(ROWS):
         if judged := {query: grades for query, grades in (some.qrels or {}).items() if grades}:
@@ -127,13 +113,12 @@ def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists
 
 def _text(frame: DataFrame) -> str:
     forms = {"Judged@10": "{:.0%}".format, "queries": "{:.0f}".format}
-    return frame.to_string(
-        index=not isinstance(frame.index, RangeIndex), na_rep="-", float_format="{:.4f}".format, formatters=forms
-    )
+    index = not isinstance(frame.index, RangeIndex)
+    text: str = frame.to_string(index=index, na_rep="-", float_format="{:.4f}".format, formatters=forms)
+    return text
 
 
-def _facts(lists: Lists) -> Iterator[str]:
-    """Sentences on the size of the lists."""
+def _sizes(lists: Lists) -> Iterator[str]:
     store, lengths = lists.store, lists.lengths if len(lists) else np.zeros(1, int)
     judged = "none judged" if lists.qrels is None else f"{sum(map(bool, lists.qrels.values()))} judged"
     yield f"{store}: {store.manifest['collection']['name']}"
@@ -148,15 +133,10 @@ def _facts(lists: Lists) -> Iterator[str]:
             yield f"column {name}: {len(numbers)} numbers a candidate"
 
 
-def _verdict(about: Overview) -> Iterator[str]:
-    """Sentences on what reranking can reach."""
+def _notes(about: Overview) -> Iterator[str]:
     if about.best is None:
         yield "There are no judgments, so nothing can be measured; `rerank retrieve --qrels` stores some."
         return
-    measured, order = about.systems[about.main], f"{about.lists.store.order} (order)"
-    if order in measured:
-        now, reach = number(measured[order]), number(measured[BEST])
-        yield f"{about.main} of {about.lists.store.order} is {now}; the best reranking of all candidates has {reach}."
     if not np.isnan(about.missed):
         yield f"{about.missed:.1%} of the relevant documents are not candidates (mean of the queries that have some)."
     if about.lists.size and (about.lists.grades > 0).all():

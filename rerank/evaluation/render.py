@@ -1,4 +1,4 @@
-"""Render tables for the terminal, Markdown, LaTeX and HTML, with a caption that states how they were computed."""
+"""Render tables for the terminal, Markdown, LaTeX and HTML."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction
+from rerank.evaluation.significance import TEST_NAMES, AnyTest, Correction
 from rerank.html import in_markdown
-
-if TYPE_CHECKING:
-    from rerank.evaluation.compare import Table
 
 LETTERS = {test: test[0] for test in TEST_NAMES}
 MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
-PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
@@ -124,56 +120,6 @@ class Section:
         return table
 
 
-def sections(table: Table) -> list[Section]:
-    """Return the tables of a comparison: means, differences from the baseline, and seen and unseen queries."""
-    tables = [means(table)]
-    tables += [differences(table)] if table.differences else []
-    return tables + ([parts(table)] if table.parts else [])
-
-
-def text(table: Table, bold: bool = False) -> str:
-    """Render as plain text; terminal codes make the best of each column bold."""
-    lines = [line for section in sections(table) for line in [*section.text(bold), ""]]
-    return "\n".join([*lines, *caption(table, MARKS)]) + "\n"
-
-
-def markdown(table: Table) -> str:
-    """Render as Markdown."""
-    lines = [line for section in sections(table) for line in [*section.markdown(), ""]]
-    return "\n".join([*lines, in_markdown(" ".join(caption(table)))]) + "\n"
-
-
-def html(table: Table) -> str:
-    """Render as HTML for notebooks."""
-    return "".join(section.html() for section in sections(table)) + f"<div>{escape(' '.join(caption(table)))}</div>"
-
-
-def latex(table: Table) -> str:
-    """Render as LaTeX."""
-    return "\n".join(section.latex() for section in sections(table))
-
-
-def caption(table: Table, marks: dict[AnyTest, str] = LETTERS) -> list[str]:
-    """State the queries, the policy for empty ones, gain, tests and correction."""
-    sentences = [queries_sentence(table.first), *gain_sentences(table.first)]
-    for name, run in table.tables.items():
-        if run.missing:
-            where = "" if run.empty == "0" else " where they have relevant documents"
-            sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0{where}.")
-    for name, count in table.ties.items():
-        if count:
-            of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
-            sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
-    if table.differences:
-        sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
-    if table.differences and table.tests:
-        tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in table.tests)
-        preposition = "for" if table.correction == "none" else "over"
-        how = f"{CORRECTED[table.correction]} {preposition} {table.comparisons}"
-        sentences.append(f"Against {table.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
-    return [*sentences, PARTS] if table.parts else sentences
-
-
 def queries_sentence(table: PerQuery) -> str:
     """State the number of queries, and the value of those without relevant documents."""
     rows = zip(table.measures, table.without_relevant, strict=True)
@@ -192,53 +138,6 @@ def gain_sentences(table: PerQuery) -> list[str]:
     linear, exponential = "nDCG has linear gain, as trec_eval.", "nDCG(dcg='exp-log2') has gain 2^y - 1."
     forms = [measure.params for measure in table.measures if measure.NAME == "nDCG" and "gains" not in measure.params]
     return list(dict.fromkeys(exponential if of.get("dcg") == "exp-log2" else linear for of in forms))
-
-
-def means(table: Table) -> Section:
-    """Tabulate means: a row per run, a column per measure."""
-    by_run = {name: one.mean for name, one in table.tables.items()}
-    depths = list(next(iter(table.unjudged.values()), {}))
-    rows = []
-    for name, mean in by_run.items():
-        row = plain(f"{name} (baseline)" if name == table.baseline else name)
-        for measure in table.first.measures:
-            value, found = mean[str(measure)], table.differences.get((name, str(measure)))
-            highest = max(other[str(measure)] for other in by_run.values())
-            best = len(by_run) > 1 and measure.NAME not in COUNTS and value >= highest - 1e-12
-            marked = tuple(test for test, p in found.p_corrected.items() if p < ALPHA) if found else ()
-            summed = measure.NAME in COUNTS - {"Judged"}
-            row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
-        shares = [table.unjudged[name][depth].share for depth in depths]
-        rows.append([*row, *plain(*("-" if np.isnan(share) else f"{share:.1%}" for share in shares))])
-    header = ["run", *table.measures, *(f"unjudged@{depth}" for depth in depths)]
-    return Section("Measures", header, rows, caption(table))
-
-
-def differences(table: Table) -> Section:
-    """Tabulate differences from the baseline: a row per run and measure."""
-    header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses"]
-    rows = []
-    for (name, measure), found in table.differences.items():
-        row = [name, measure, number(found.difference, "+"), interval(found.interval), number(found.cohens_d, "+", 2)]
-        row += [f"{found.wins}/{found.ties}/{found.losses}", *map(probability, found.p_corrected.values())]
-        rows.append(plain(*row))
-    title = f"Differences from {table.baseline}"
-    about = [f"{title}, with the p-values after the correction."]
-    return Section(title, [*header, *(f"p ({test})" for test in table.tests)], rows, about, names=2)
-
-
-def parts(table: Table) -> Section:
-    """Tabulate seen and unseen queries: a row per run, measure and part."""
-    share = f"{LEVEL:.0%} interval"
-    header = ["run", "measure", "relevant documents", "queries", "mean", share]
-    header += ["difference", share] if table.baseline else []
-    rows = []
-    for part in table.parts:
-        row = [part.run, part.measure, part.part, part.queries, number(part.mean), interval(part.interval, "")]
-        gain = [number(part.difference, "+"), interval(part.difference_interval)]
-        row += ["", ""] if part.run == table.baseline else gain if table.baseline else []
-        rows.append(plain(*row))
-    return Section("Seen and unseen", header, rows, [PARTS], names=3)
 
 
 def interval(ends: tuple[float, float], sign: str = "+") -> str:

@@ -1,4 +1,4 @@
-"""One HTML file of an evaluation that needs nothing outside it, with its queries."""
+"""Report of an evaluation as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from ir_measures import Measure
 
 from rerank import __version__
-from rerank.collections import read_qrels
-from rerank.evaluation.compare import Table, judgments_of, ranking
-from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
-from rerank.evaluation.render import Section, interval, number, sections
+from rerank.evaluation.compare import judgments_of, ranking
+from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels
+from rerank.evaluation.render import Section, interval, number
 from rerank.evaluation.significance import LEVEL
+from rerank.evaluation.table import Table
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
-from rerank.report.charts import precision_recall
 from rerank.retrieval.runs import Run
 from rerank.storage.files import atomic_write
 
@@ -37,44 +35,44 @@ TOP = 10
 """Ranks shown of each run."""
 
 ENTRIES = 10_000
-"""Ranks shown in all, so that a page stays below some ten megabytes: 500 queries of two runs, 100 of ten."""
+"""Largest number of ranks in all, which keeps a page below ten megabytes."""
 
 LENGTH = 600
-"""Characters shown of a document; a query may have as many."""
+"""Characters shown of a query or document."""
 
 RELEVANT = 20
-"""Relevant documents told of a query below the tops, those nearest to them."""
+"""Relevant documents shown below the tops of a query."""
+
+RECALLS = [i / 10 for i in range(11)]
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a page shows."""
+    """Content of a page; without runs it has no rankings and no precision-recall curves."""
 
     title: str
     tables: Sequence[Section]
-    values: Mapping[str, PerQuery]  # by run; what the difference plots are drawn from
+    values: Mapping[str, PerQuery]
     baseline: str
-    runs: Mapping[str, Run] = field(default_factory=dict)  # none: no rankings and no precision-recall curves
+    runs: Mapping[str, Run] = field(default_factory=dict)
     qrels: Qrels | None = None
-    lists: Sequence[Lists] = ()
-    notes: Sequence[str] = ()
+    lists: Lists | None = None
 
 
 def render_page(report: Report) -> str:
-    """The page.
+    """Render a page.
 
-    Text reaches it in two ways only: through the template, which escapes it, and as JSON without any character that
-    means something in HTML, from which the script makes text nodes. The page's policy lets no other script run, and
-    nothing be loaded.
+    Text enters it through the template, which escapes it, or as JSON without characters that HTML interprets. The
+    page's security policy blocks other scripts and anything that would be loaded.
     """
     first = next(iter(report.values.values()), None)
-    curves = []
+    curves = {}
     if first is not None and report.runs and report.qrels:
         judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
-        curves += [precision_recall(report.runs, judged, first.empty, rel) for rel in relevant_from(first.measures)]
-    about = report.values, report.baseline, report.runs, report.qrels, report.lists
-    counts_alone = first is None or all(measure.NAME in COUNTS for measure in first.measures)
-    data = None if counts_alone else query_data(*about)
+        curves = {rel: precision_recall(report.runs, judged, first.empty, rel) for rel in lowest_relevant(first)}
+    data = None
+    if first is not None and any(measure.NAME not in COUNTS for measure in first.measures):
+        data = query_data(report.values, report.baseline, report.runs, report.qrels, report.lists)
     style, script = _part("page.css"), _part("page.js")
     page = _template().render(
         report=report,
@@ -91,15 +89,15 @@ def render_page(report: Report) -> str:
     return page.encode("utf-8", "replace").decode()
 
 
-def write_report(report: Report, path: str | Path) -> None:
-    """Write the page, whole or not at all."""
-    content = render_page(report)
-    with atomic_write(path) as file:
-        file.write(content)
+def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> dict[str, list[float]]:
+    """Compute interpolated precision at eleven recalls by run, averaged over queries (ir-measures' ``IPrec@R``)."""
+    evaluator = Evaluator(qrels, [f"IPrec(rel={rel})@{recall}" for recall in RECALLS], empty)
+    curves = {name: list(evaluator(run, name).mean.values()) for name, run in runs.items()}
+    return {name: curve for name, curve in curves.items() if math.isfinite(curve[0])}
 
 
 def safe_json(data: Any) -> str:
-    """JSON in ASCII, without ``<``, ``>`` and ``&``: nothing in it can end a script element."""
+    """Return JSON in ASCII without ``<``, ``>`` and ``&``, so that nothing in it can end a script element."""
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -117,77 +115,78 @@ def _part(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """A part's hash as a content security policy names it."""
+    """Return a hash in the form of a content security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def write_evaluation(comparison: Table, path: str | Path, lists: str | None = None) -> None:
-    """Write the report of a comparison of run files, or of columns of a lists folder, whose texts it shows then."""
-    judged = Lists.open(comparison.qrels) if is_lists_folder(Path(comparison.qrels)) else None
-    qrels = read_qrels(comparison.qrels) if judged is None else judgments_of(judged)
-    shown = Lists.open(lists) if lists else judged
+def write_evaluation(table: Table, path: str | Path, lists: str | None = None) -> None:
+    """Write the report of a comparison of run files, or of columns of a lists folder, with the texts of lists."""
+    judged = Lists.open(table.qrels) if is_lists_folder(Path(table.qrels)) else None
+    qrels = judgments_of(table.qrels if judged is None else judged)
     report = Report(
-        title=f"{len(comparison.tables)} runs on {'/'.join(Path(comparison.qrels).parts[-2:])}",
-        tables=comparison_tables(comparison),
-        values=comparison.tables,
-        baseline=comparison.baseline or next(iter(comparison.tables)),
-        runs={name: ranking(form, name, qrels, judged)[0] for name, form in comparison.paths.items()},
+        title=f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
+        tables=report_tables(table),
+        values=table.tables,
+        baseline=table.baseline or next(iter(table.tables)),
+        runs={name: ranking(form, name, qrels, judged)[0] for name, form in table.paths.items()},
         qrels=qrels,
-        lists=[] if shown is None else [shown],
+        lists=Lists.open(lists) if lists else judged,
     )
-    write_report(report, path)
+    content = render_page(report)
+    with atomic_write(path) as file:
+        file.write(content)
 
 
-def comparison_tables(comparison: Table) -> list[Section]:
-    """The tables of a comparison, the means with each run's difference from the baseline and its interval."""
-    first, *others = sections(comparison)
-    rows, said = [list(row) for row in first.rows], list(first.caption)
-    for name, row in zip(comparison.tables, rows, strict=True):
-        for i, measure in enumerate(comparison.measures, 1):
-            if found := comparison.differences.get((name, measure)):
+def report_tables(table: Table) -> list[Section]:
+    """Return the tables of a comparison, with each run's difference from the baseline below its mean."""
+    first, *others = table.sections()
+    rows, caption = [list(row) for row in first.rows], list(first.caption)
+    for name, row in zip(table.tables, rows, strict=True):
+        for i, measure in enumerate(table.measures, 1):
+            if found := table.differences.get((name, measure)):
                 row[i] = row[i]._replace(below=f"{number(found.difference, '+')} {interval(found.interval)}")
-    if comparison.differences:
+    if table.differences:
         what = f"its {LEVEL:.0%} bootstrap interval over queries"
-        said.append(f"Below a value: the difference from {comparison.baseline}, and {what}.")
-    if comparison.unjudged:
-        said.append("unjudged@k: share of the documents in the top k that nobody judged.")
-    return [replace(first, rows=rows, caption=said), *others]
+        caption.append(f"Below a value: the difference from {table.baseline}, and {what}.")
+    if table.unjudged:
+        caption.append("unjudged@k: share of the documents in the top k that nobody judged.")
+    return [replace(first, rows=rows, caption=caption), *others]
 
 
-def relevant_from(measures: Sequence[Measure]) -> list[int]:
-    """The lowest grades that count as relevant (``rel``) to measures that know only relevant and other documents.
-
-    >>> from ir_measures import AP, nDCG
-    >>> relevant_from([nDCG, AP(rel=2), AP]), relevant_from([nDCG])
-    ([1, 2], [1])
-    """
-    return sorted({measure.params.get("rel", 1) for measure in measures if "rel" in measure.SUPPORTED_PARAMS} or {1})
+def lowest_relevant(table: PerQuery) -> list[int]:
+    """Return the lowest relevant grades of binary measures (``rel``), ascending; 1 if there is none."""
+    return sorted({of.params.get("rel", 1) for of in table.measures if "rel" in of.SUPPORTED_PARAMS} or {1})
 
 
 def query_data(
-    tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels | None, lists: Sequence[Lists]
+    tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels | None, lists: Lists | None
 ) -> dict[str, Any]:
-    """What the page's script reads.
+    """Collect the data of the page's script.
 
     Returns:
-        ``runs``, ``measures``, ``baseline``, ``relevant`` (the lowest grade that any measure holds relevant),
-        ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown``
-        (by the query's position: its text and ``[document, grade, [rank in each run]]``), ``documents`` (id, text).
+        ``runs``, ``measures``, ``baseline``, ``relevant`` (the lowest grade that is relevant to any measure),
+        ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown`` (by the query's position: its text and
+        ``[document, grade, [rank in each run]]``), ``documents`` (id, text).
     """
     first = next(iter(tables.values()))
     names = list(tables)
     kept = [i for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
     shown = choose(tables, kept, names.index(baseline)) if runs else []
-    text_of = query_texts(lists, [first.queries[i] for i in shown])
     documents: dict[str, int] = {}
-    relevant = relevant_from(first.measures)[0]
+    relevant = lowest_relevant(first)[0]
     ranked = [runs.get(name, {}) for name in names]
     entries: dict[int, dict[str, Any]] = {}
     for i in shown:
         query = first.queries[i]
-        told = _entries(query, ranked, (qrels or {}).get(query, {}), documents, relevant)
-        entries[i] = {"text": cut(text_of.get(query, "")), "entries": told}
-    texts = document_texts(lists, list(documents))
+        entries[i] = {"text": "", "entries": _entries(query, ranked, (qrels or {}).get(query, {}), documents, relevant)}
+    texts: dict[str, str] = {}
+    if lists is not None and lists.store.has_text:
+        queries = dict(zip(lists.query_ids, lists.query_texts, strict=True))
+        for i in shown:
+            entries[i]["text"] = cut(queries.get(first.queries[i], ""))
+        table = lists.store.documents
+        table = table.filter(pc.is_in(table.column("doc_id"), value_set=pa.array(list(documents), pa.string())))
+        texts = dict(zip(table.column("doc_id").to_pylist(), table.column("text").to_pylist(), strict=True))
     return {
         "runs": names,
         "baseline": names.index(baseline),
@@ -203,7 +202,7 @@ def query_data(
 
 
 def choose(tables: Mapping[str, PerQuery], kept: Sequence[int], baseline: int) -> list[int]:
-    """Positions of the queries whose rankings are shown: all, or those that differ most from the baseline anywhere."""
+    """Choose the queries whose rankings are shown: those that differ most from the baseline in any measure."""
     values = np.stack([table.values[list(kept)] for table in tables.values()])  # [runs, measures, queries]
     count = max(1, ENTRIES // (TOP * len(tables)))
     if values.shape[-1] <= count or not kept:
@@ -213,32 +212,15 @@ def choose(tables: Mapping[str, PerQuery], kept: Sequence[int], baseline: int) -
 
 
 def cut(text: str, length: int = LENGTH) -> str:
-    """A text in one line, and no longer than so many characters."""
+    """Cut a text to one line of at most ``length`` characters."""
     text = " ".join(text.split())
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def query_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
-    """The text of queries by id, as far as the lists have them."""
-    wanted, parts = set(ids), [part for part in lists if part.store.has_text]
-    known = (pair for part in parts for pair in zip(part.query_ids, part.query_texts, strict=True))
-    return {id: text for id, text in known if id in wanted}
-
-
-def document_texts(lists: Sequence[Lists], ids: Sequence[str]) -> dict[str, str]:
-    """The text of documents by id, as far as the lists have them."""
-    found: dict[str, str] = {}
-    for table in {id(part.store): part.store.documents for part in lists}.values():
-        if "text" in table.column_names:
-            chosen = table.filter(pc.is_in(table.column("doc_id"), value_set=pa.array(ids, pa.string())))
-            found |= dict(zip(chosen.column("doc_id").to_pylist(), chosen.column("text").to_pylist(), strict=True))
-    return found
 
 
 def _entries(
     query: str, runs: Sequence[Run], grades: Mapping[str, int], documents: dict[str, int], lowest: int
 ) -> list[list[Any]]:
-    """``[document, grade or None, [rank in each run or None]]``: the tops, and relevant documents below them."""
+    """List ``[document, grade, [rank in each run]]`` of the tops, and of relevant documents below them."""
     ranks = [{document.id: rank for rank, document in enumerate(run.get(query, []), 1)} for run in runs]
     tops = dict.fromkeys(document.id for run in runs for document in run.get(query, [])[:TOP])
     relevant = [id for id, grade in grades.items() if grade >= lowest and id not in tops]

@@ -10,7 +10,7 @@ from rerank.settings.ranges import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:
-    from rerank.evaluation.compare import Table
+    from rerank.evaluation.table import Table
 
 
 def evaluate(

@@ -11,7 +11,6 @@ from rerank.evaluation.compare import compare, compare_runs, named_forms
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.export import to_json
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.render import text
 from rerank.evaluation.significance import cohens_d, correct, differences, p_value
 from rerank.retrieval.runs import read_run
 from tests.evaluation.tables import per_query
@@ -80,7 +79,7 @@ def test_a_difference_without_a_p_value_was_compared_all_the_same() -> None:
     assert np.isnan(shifted.p["t-test"]) and np.isnan(shifted.interval).all()
     assert other.p_corrected["t-test"] == pytest.approx(min(1.0, 2 * other.p["t-test"]))
     assert found.comparisons == 2
-    row = next(line for line in text(found).splitlines() if line.startswith("shifted  AP"))
+    row = next(line for line in found.text().splitlines() if line.startswith("shifted  AP"))
     assert row.split()[2:] == ["+0.2500", "-", "-", "12/0/0", "-"]
     assert "NaN" not in to_json(found)
 

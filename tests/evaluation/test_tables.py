@@ -15,10 +15,11 @@ from ir_measures import ScoredDoc
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation import export, render
-from rerank.evaluation.compare import Table, compare, compare_runs
+from rerank.evaluation import export
+from rerank.evaluation.compare import compare, compare_runs
 from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.render import Section, TableCell
+from rerank.evaluation.table import Table
 from rerank.retrieval.runs import Scored, read_run
 from rerank.tasks import evaluate
 
@@ -98,26 +99,26 @@ def test_suffixes_decide_and_unknown_ones_write_nothing(found: Table, tmp_path: 
         with pytest.raises(UserError, match="the name must end in"):
             write(found, tmp_path / name)
         assert not (tmp_path / name).exists()
-    for name, render_as in [("t.txt", render.text), ("t.md", render.markdown), ("t.tex", render.latex)]:
+    for name, expected in [("t.txt", found.text()), ("t.md", found.markdown()), ("t.tex", found.latex())]:
         export.write_table(found, tmp_path / name)
-        assert (tmp_path / name).read_text() == render_as(found)
+        assert (tmp_path / name).read_text() == expected
 
 
 def test_text_marks_what_is_significant_and_the_best() -> None:
-    shown = render.text(clear(), bold=True)
+    shown = clear().text(bold=True)
     model = next(line for line in shown.splitlines() if line.startswith("model"))
     assert model.count("\033[1m") == 2
     assert model.count("ᵗʷʳ") == 2
     assert "0.8750" in model  # three quarters at 1, one at ½
     base = next(line for line in shown.splitlines() if line.startswith("base (baseline)"))
     assert "\033[1m" not in base
-    assert shown.replace("\033[1m", "").replace("\033[0m", "") == render.text(clear()), "bold adds codes alone"
+    assert shown.replace("\033[1m", "").replace("\033[0m", "") == clear().text(), "bold adds codes alone"
     assert "+0.3750" in shown
     assert "30/10/0" in shown
 
 
 def test_columns_line_up(found: Table) -> None:
-    means, pairs, _ = render.text(found).split("\n\n")
+    means, pairs, _ = found.text().split("\n\n")
     for block, names in [(means, 1), (pairs, 2)]:
         header, rule, *rows = block.splitlines()
         assert len(rows) == (3 if names == 1 else 6)
@@ -128,7 +129,7 @@ def test_columns_line_up(found: Table) -> None:
 
 
 def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -> None:
-    caption = " ".join(render.caption(found))
+    caption = " ".join(found.caption())
     empty = dict(zip(found.measures, found.first.without_relevant.sum(axis=1).tolist(), strict=True))
     assert f"30 queries; those without relevant documents ({empty['nDCG@5']} for nDCG@5," in caption
     assert f"{empty['AP(rel=2)']} for AP(rel=2)) are left out." in caption
@@ -137,26 +138,26 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -
     assert "Against bm25/run, p < 0.05: t paired t-test, w Wilcoxon signed-rank test, r randomisation test" in caption
     assert "(p-values Holm-corrected over 6 comparisons)" in caption
     assert "95% intervals: bootstrap over queries, not corrected for their number." in caption
-    assert not any(" gain" in line for line in render.caption(clear()) if "nDCG" not in line)
+    assert not any(" gain" in line for line in clear().caption() if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
     assert missing
     assert f"model: {missing} queries without candidates score 0 where they have relevant documents." in caption
 
 
 def test_markdown_is_a_table(found: Table) -> None:
-    blocks = render.markdown(found).split("\n\n")
+    blocks = found.markdown().split("\n\n")
     for block in blocks[:2]:
         rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()]
         assert {len(row) for row in rows} == {len(rows[0])}
         assert set("".join(rows[1])) <= set("-: ")
-    assert "**0.8750**<sup>t,w,r</sup>" in render.markdown(clear())
-    assert r"a\|b" in render.markdown(clear(name="a|b"))
+    assert "**0.8750**<sup>t,w,r</sup>" in clear().markdown()
+    assert r"a\|b" in clear(name="a|b").markdown()
     evil = clear("<b>x", "<b>y")
-    assert "<b>" not in render.markdown(evil) + render.latex(evil), "nor in the sentences below"
+    assert "<b>" not in evil.markdown() + evil.latex(), "nor in the sentences below"
 
 
 def test_latex_is_a_booktabs_table() -> None:
-    shown = render.latex(clear(name="50%_of & a|b"))
+    shown = clear(name="50%_of & a|b").latex()
     assert r"50\%\_of \& a$|$b & \textbf{0.8750}$^{\mathrm{t,w,r}}$ & " in shown
     body = shown[shown.index(r"\toprule") : shown.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]

@@ -14,7 +14,6 @@ from rerank.collections import read_qrels
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare_runs, ties_by_id
-from rerank.evaluation.render import text
 from rerank.retrieval.runs import Scored, read_run
 from tests.report.parsed import data_of, parsed
 
@@ -60,7 +59,7 @@ def test_measures_are_trec_evals_on_ties_and_their_number_is_said(tied: tuple[st
         expected = [theirs[query][other] for query in found.first.queries]
         np.testing.assert_allclose(found.first[name], expected, atol=1e-12)
     ties = sum(len(documents) - len(set(documents.values())) for documents in run.values())
-    assert f"{ties} documents have the score of the one before; ties are broken by document id" in text(found)
+    assert f"{ties} documents have the score of the one before; ties are broken by document id" in found.text()
 
 
 def test_scores_that_are_equal_as_float32_tie() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,19 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator, evaluate
 from rerank.evaluation.render import Section, TableCell, queries_sentence
 from rerank.lists.view import Lists
-from rerank.report.page import ENTRIES, LENGTH, TOP, Report, choose, cut, query_data, render_page, safe_json
+from rerank.report.page import (
+    ENTRIES,
+    LENGTH,
+    RECALLS,
+    TOP,
+    Report,
+    choose,
+    cut,
+    precision_recall,
+    query_data,
+    render_page,
+    safe_json,
+)
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.evaluation.tables import per_query
 from tests.report.conftest import NAME
@@ -125,7 +138,7 @@ def test_pages_are_bounded_and_keep_what_changes_most() -> None:
 
 def test_values_left_out_by_the_policy_are_null() -> None:
     evaluator = Evaluator({"q": {"a": 0}, "r": {"a": 1}}, "AP NumRet", "drop")
-    data = query_data({"x": evaluator({"q": [("a", 1.0)], "r": [("a", 1.0)]})}, "x", {}, None, [])
+    data = query_data({"x": evaluator({"q": [("a", 1.0)], "r": [("a", 1.0)]})}, "x", {}, None, None)
     assert data["measures"] == ["AP"]
     assert data["values"] == [[[None, 1.0]]]
     assert data["shown"] == {}
@@ -159,3 +172,25 @@ def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Pat
         run([*common, "--html=report.pdf"])
     with pytest.raises(UserError, match="lists: only a report shows it"):
         run([*common, "--lists=lists"])
+
+
+def test_precision_recall_is_averaged_over_queries() -> None:
+    # A relevant document at rank r has precision 1/r at every recall; two at ranks 1 and 4 have 1 up to half, then 2/4.
+    qrels = {"q": {"a": 1}, "r": {"a": 1, "b": 1}}
+    runs = {"x": {"q": [("z", 2.0), ("a", 1.0)], "r": [("a", 4.0), ("y", 3.0), ("z", 2.0), ("b", 1.0)]}}
+    expected = [(0.5 + (1.0 if recall <= 0.5 else 0.5)) / 2 for recall in RECALLS]
+    assert precision_recall(runs, qrels)["x"] == pytest.approx(expected)
+    graded, one = {"q": {"a": 1, "b": 2}}, {"x": {"q": [("a", 2.0), ("b", 1.0)]}}
+    assert [precision_recall(one, graded, rel=rel)["x"][-1] for rel in (1, 2)] == [1.0, 0.5]
+    assert not precision_recall({"x": {"q": [("b", 1.0)]}}, {"q": {"b": 0}}, "drop"), "no query is left"
+
+
+def test_curves_are_drawn_between_their_axes() -> None:
+    runs: dict[str, Run] = {"x": {"q": [Scored("a", 1.0)]}, "y": {"q": [Scored("b", 2.0)]}}
+    qrels = {"q": {"a": 1, "b": 0}}
+    values = {name: evaluate(one, qrels, "AP") for name, one in runs.items()}
+    page = render_page(Report("drawn", [], values, "x", runs, qrels))
+    right, wrong, *_ = re.findall(r'<g class="line s.">\s*<path d="(M[^"]+)"', page)
+    assert right.startswith("M52.0 12.0L") and right.endswith("L428.0 12.0")
+    assert wrong.startswith("M52.0 230.0L") and wrong.endswith("L428.0 230.0")
+    assert "x from 1.0000 to 1.0000; y from 0.0000 to 0.0000." in page
