@@ -28,7 +28,6 @@ ROOMS = (
     "rerank.training.config.Optimization",
     "rerank.training.fit.fit",
     "rerank.training.fit.Training",
-    "rerank.evaluation.compare.compare",
     "rerank.models.load.load_model",
     "rerank.models.mixed.Mixed",
     "rerank.models.load.write_ranker",

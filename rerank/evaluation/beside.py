@@ -1,4 +1,4 @@
-"""A ranking beside what it is measured against: the last lines of whatever trains, reranks or compares."""
+"""Compare one ranking with another, such as the first stage, in one line."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from rerank.evaluation.measures import COUNTS, Evaluator, Qrels, Run, parse_meas
 
 @dataclass(frozen=True)
 class Beside:
-    """What a ranking is worth, and another, such as the first stage.
+    """Means of a ranking and of another, such as the first stage, and their paired difference.
 
     Attributes:
-        interval: its 95 % interval by a bootstrap over queries (and seeds); None where one query, or the same
-            difference on each, tells nothing of the others.
+        interval: 95 % bootstrap interval over queries (and seeds); None for one query, or equal differences.
     """
 
     measure: str
@@ -32,7 +31,7 @@ class Beside:
 
     @property
     def verdict(self) -> str:
-        """What the interval says; nothing where there is none."""
+        """Interpretation of the interval; empty without one."""
         if self.interval is None:
             return "no difference" if self.queries > 1 and self.difference == 0 else ""
         low, high = self.interval
@@ -43,7 +42,7 @@ class Beside:
         return shown_difference(self.difference, self.interval)
 
     def __str__(self) -> str:
-        """The numbers and what they mean.
+        """Format the numbers and their interpretation.
 
         >>> print(Beside("AP", 0.588, 0.569, 0.019, (-0.02, 0.06), 300, "bm25"))
         AP 0.5880, bm25 0.5690, difference +0.0190 [-0.0200, +0.0600] (95 % interval, 300 queries): too close to call
@@ -56,7 +55,7 @@ class Beside:
 
 
 def shown_difference(difference: float, interval: Sequence[float | None] | None) -> str:
-    """A difference, and its interval where there is one."""
+    """Format a difference and its interval, if any."""
     ends = [end for end in interval or () if end is not None]
     return f"{difference:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*ends) if ends else "")
 
@@ -64,7 +63,7 @@ def shown_difference(difference: float, interval: Sequence[float | None] | None)
 def beside(
     ours: np.ndarray, first: np.ndarray, measure: str, against: str = "first stage", folds: np.ndarray | None = None
 ) -> Beside | None:
-    """Compare values per query ``[S, Q]``, a row per seed, with others ``[1, Q]``; None where none has both.
+    """Compare values ``[S, Q]``, a row per seed, with others ``[1, Q]``; None if no query has both.
 
     >>> found = beside(np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]), "nDCG@10")
     >>> found.ours, found.first, found.difference
@@ -82,7 +81,7 @@ def beside(
 def beside_run(
     run: Run, first: Run, qrels: Qrels, measure: str | Measure, against: str = "first stage"
 ) -> Beside | None:
-    """Compare a ranking with another; None for a measure that says nothing about quality."""
+    """Compare a ranking with another; None for a count, such as NumRet."""
     measure = parse_measures(measure)[0]
     if measure.NAME in COUNTS:
         return None

@@ -35,7 +35,6 @@ def compare(
     baseline: str | None = None,
     tests: Sequence[Test] = TESTS,
     correction: Correction = "holm",
-    progress: bool = False,
 ) -> Table:
     """Compare runs that were scored in the same measures on the same queries.
 
@@ -54,7 +53,7 @@ def compare(
     tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
     cells = [(name, measure) for name in tables if name != baseline for measure in tested] if baseline else []
     compared: dict[tuple[str, str], Difference] = {}
-    for name, measure in tqdm(cells, desc="significance", disable=not progress or len(cells) < 2, leave=False):
+    for name, measure in tqdm(cells, desc="significance", disable=None, delay=2, leave=False):
         difference = differences(tables[name][measure], tables[str(baseline)][measure])
         compared[name, measure] = Difference(
             *mean_and_interval(difference),
@@ -78,31 +77,16 @@ def compare_runs(
     tests: Sequence[Test] = TESTS,
     correction: Correction = "holm",
     empty: Empty = "0",
-    progress: bool = False,
     trained_on: Sequence[Any] = (),
 ) -> Table:
     """Read judgments and runs, score the runs and compare them: ``rerank evaluate``.
 
-    Args:
-        qrels: lists, of which the judged queries count; or judgments: a qrels file (TREC or BEIR's TSV), the name of a
-            collection, or any form that :func:`rerank.collections.as_qrels` takes.
-        runs: run files, ``PATH`` or ``NAME=PATH``, or any forms of runs by name
-            (:func:`rerank.retrieval.runs.as_run`); of lists also ``[T]`` arrays of scores, and names of columns.
-            A file's run is named after the file, and after its folder too if the file is called ``run`` or two have
-            the same name.
-        measures: see :func:`rerank.evaluation.measures.parse_measures`.
-        baseline: the run to test against, by its name or as written in ``runs``; another file or column is added.
-        tests: see :func:`compare`.
-        correction: see :func:`compare`.
-        empty: value of queries without relevant documents, ``"0"`` or ``"1"``; ``"drop"`` leaves them out.
-        progress: show progress bars.
-        trained_on: training lists or judgments in any form; queries with a relevant document that is relevant there,
-            too, are also shown apart from the others.
+    :func:`rerank.evaluate` explains the arguments. The run of a file is named after the file, and after its folder too
+    if the file is called ``run`` or two have the same name. A baseline that is not among the runs is added.
 
     Raises:
         UserError: invalid files or arguments.
     """
-    check_arguments(compare_runs, {"tests": tests, "correction": correction})
     parsed = parse_measures(measures)
     lists = qrels if isinstance(qrels, Lists) else None
     forms = named_forms(runs, lists)
@@ -113,11 +97,11 @@ def compare_runs(
     evaluator = Evaluator(judgments, parsed, empty)
     depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
     tables, unjudged, ties = {}, {}, {}
-    for name, form in tqdm(forms.items(), desc="runs", disable=not progress or len(forms) < 2, leave=False):
+    for name, form in tqdm(forms.items(), desc="runs", disable=None, delay=2, leave=False):
         run, ties[name] = ranking(form, name, judgments, lists, source)
         tables[name] = evaluator(run, _label(form, name))
         unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
-    table = compare(tables, baseline, tests, correction, progress)
+    table = compare(tables, baseline, tests, correction)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
     parts: tuple[Part, ...] = ()
     if trained:

@@ -1,25 +1,19 @@
-r"""Differences that were found with several seeds: both the queries and the seeds are samples.
+r"""Confidence intervals and p-values over several seeds: queries and seeds are both samples.
 
-A method is more than the models that were trained: other seeds give other models. With :math:`d_{sq}` the difference of
-two methods for query :math:`q` in their trainings with seed :math:`s`, of :math:`S` seeds and :math:`Q` queries,
-
-.. math::
-
-    d_{sq} = \delta + a_s + b_q + e_{sq}, \qquad \hat\delta = \frac{1}{SQ}\sum_{s,q} d_{sq},
-
-and the uncertainty of a mean over queries alone lacks :math:`a_s`, which all queries share. Here
+With :math:`d_{sq}` the difference of two methods for query :math:`q` (of :math:`Q`) and seed :math:`s` (of :math:`S`),
 
 .. math::
 
+    d_{sq} = \delta + a_s + b_q + e_{sq}, \qquad \hat\delta = \frac{1}{SQ}\sum_{s,q} d_{sq}, \qquad
     \widehat{\mathrm{Var}}(\hat\delta) = \underbrace{\frac{1}{Q(Q-1)}\sum_q (\bar d_{\cdot q} - \hat\delta)^2}_{V_q}
     + \underbrace{\frac{1}{S(S-1)}\sum_s (\bar d_{s\cdot} - \hat\delta)^2}_{V_s},
 
-the two-way clustered variance (Cameron, Gelbach and Miller 2011) without the term that takes the share of
-:math:`e_{sq}` off again: it has that share twice, so intervals are a little too wide rather than too narrow.
+the two-way clustered variance (Cameron, Gelbach and Miller 2011) without the term that subtracts the share of
+:math:`e_{sq}`, which it has twice: intervals are slightly too wide rather than too narrow.
 
-With folds, each of which is ranked by trainings of its own, :math:`V_s` is the sum over folds of
-:math:`(Q_f/Q)^2 / (S(S-1)) \sum_s (\bar d_{sf} - \bar d_{\cdot f})^2`, and one seed tells how much trainings matter as
-well: folds are then the units, and the variance is that of their :math:`F` means.
+With folds, each trained separately, :math:`V_s` is the sum over folds of
+:math:`(Q_f/Q)^2 / (S(S-1)) \sum_s (\bar d_{sf} - \bar d_{\cdot f})^2`. With folds and one seed, folds are the
+units, and the variance is that of their means.
 """
 
 from __future__ import annotations
@@ -36,12 +30,13 @@ RESAMPLES = 10_000
 
 @dataclass(frozen=True)
 class Crossed:
-    """A mean difference over seeds and queries.
+    """Mean difference over seeds and queries.
 
     Attributes:
-        interval: its confidence interval. NaN, like what follows, where nothing varies or there is one query: that is
-            no knowledge of the variance.
-        p: the two-sided p-value that belongs to the interval: the one of level ``1 - p`` ends at 0.
+        interval: confidence interval; NaN, like ``p`` and ``error``, for one query or if nothing varies.
+        p: two-sided p-value; the interval of level ``1 - p`` ends at 0.
+        error: standard error.
+        freedom: degrees of freedom.
     """
 
     mean: float
@@ -55,10 +50,10 @@ class Crossed:
 
 
 def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Differences ``[S, Q]`` of values ``[S, Q]``, and the queries' folds ``[Q]``.
+    """Return differences ``[S, Q]`` of values ``[S, Q]``, and the folds ``[Q]`` of the queries.
 
-    A side with one row (the first stage has no seeds) meets every row; else both need as many. Queries that either
-    side leaves out (NaN) are left out; rounding errors become ties.
+    A side with one row, such as the first stage, is paired with every row. Queries that either side leaves out (NaN)
+    are left out; rounding errors become ties.
     """
     if len(run) != len(baseline) and 1 not in (len(run), len(baseline)):
         raise ValueError(f"seeds are paired: {len(run)} of one method, {len(baseline)} of the other")
@@ -69,7 +64,7 @@ def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = Non
 
 
 def standard_error(difference: np.ndarray, folds: np.ndarray | None = None) -> tuple[float, float]:
-    r"""Standard error of the mean of ``[S, Q]`` differences, and Satterthwaite's degrees of freedom of it.
+    r"""Compute the standard error of the mean of ``[S, Q]`` differences, and its degrees of freedom (Satterthwaite).
 
     With variances :math:`V_i` as above, of :math:`n_i` degrees of freedom: :math:`(\sum V_i)^2 / \sum (V_i^2 / n_i)`.
     """
@@ -87,14 +82,14 @@ def standard_error(difference: np.ndarray, folds: np.ndarray | None = None) -> t
 
 
 def _by_fold(difference: np.ndarray, folds: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
-    """Means of each fold by seed, and its share of the queries."""
+    """Return the means by seed ``[S]`` of each fold, and the folds' shares of the queries."""
     names, counts = np.unique(np.zeros(difference.shape[1]) if folds is None else folds, return_counts=True)
     parts = [difference.compress(folds == name, axis=1) for name in names] if len(names) > 1 else [difference]
     return [part.mean(axis=1) for part in parts], counts / counts.sum()
 
 
 def _moves(difference: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
-    """What each training moves the mean by, scaled so that the squares sum to the variance that trainings bring."""
+    """Return each training's effect on the mean, scaled so that squares sum to the variance over trainings."""
     means, shares = _by_fold(difference, folds)
     if (seeds := len(difference)) > 1:
         scaled = [share * (of - of.mean()) for of, share in zip(means, shares, strict=True)]
@@ -103,7 +98,7 @@ def _moves(difference: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
 
 
 def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Confidence interval of the mean over queries of values ``[Q]``; NaN if nothing varies."""
+    """Compute the confidence interval of the mean of values ``[Q]`` over queries; NaN if nothing varies."""
     return crossed_difference(values[None], level=level).interval
 
 
@@ -114,17 +109,14 @@ def crossed_difference(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> Crossed:
-    r"""Interval and p-value of a mean difference by a bootstrap over queries and seeds.
+    r"""Bootstrap the interval and p-value of a mean difference over queries and seeds.
 
     A resample draws :math:`Q` of the queries' means :math:`\bar d_{\cdot q}` with replacement; its distance from the
-    mean is multiplied by :math:`\sqrt{Q/(Q-1)}`, since a bootstrap has only :math:`(Q-1)/Q` of the variance
-    :math:`V_q`. Independently, it moves by the seeds' means under normal multipliers,
-    :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with :math:`g_s \sim N(0, 1)`: two or three seeds
-    have a variance, :math:`V_s`, but no shape to resample. Folds have multipliers of their own. The interval is the
-    percentile interval, its distances from the mean stretched by the ratio of Student's quantile, with Satterthwaite's
-    degrees of freedom, to the normal's (both corrections: Hesterberg 2015). With one row and no folds it is a bootstrap
-    over queries. p is at least one over the number of resamples. Queries are resampled in the order of their values, so
-    the order of judgments in a file has no influence.
+    mean is multiplied by :math:`\sqrt{Q/(Q-1)}`, since a bootstrap has only :math:`(Q-1)/Q` of :math:`V_q`. Seeds (by
+    fold) are too few to resample; they add
+    :math:`\sum_s g_s (\bar d_{s\cdot} - \hat\delta) / \sqrt{S(S-1)}` with :math:`g_s \sim N(0, 1)`. The percentile
+    interval is stretched by the ratio of Student's quantile to the normal's (both corrections: Hesterberg 2015). p is
+    at least one over the number of resamples. The order of queries has no influence.
 
     >>> found = crossed_difference(np.array([[0.1, 0.3, 0.2, 0.2], [0.2, 0.4, 0.3, 0.3]]))
     >>> round(found.mean, 4), found.interval[0] < 0.25 < found.interval[1]
@@ -154,7 +146,7 @@ def crossed_difference(
 
 
 def _ends(drawn: np.ndarray, mean: float, freedom: float, alpha: float) -> tuple[float, float]:
-    """The interval of level ``1 - alpha`` by sorted deviations from the mean."""
+    """Compute the interval of level ``1 - alpha`` from sorted deviations from the mean."""
     from scipy.special import ndtri, stdtrit
 
     stretch = float(stdtrit(freedom, alpha / 2) / ndtri(alpha / 2))
@@ -164,7 +156,7 @@ def _ends(drawn: np.ndarray, mean: float, freedom: float, alpha: float) -> tuple
 
 
 def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
-    """The smallest alpha whose interval leaves 0 out, by bisection: intervals shrink as alpha grows."""
+    """Find the smallest alpha whose interval excludes 0, by bisection."""
     low, high = 1 / len(drawn), 1 - 1e-9
     for _ in range(40):
         middle = np.sqrt(low * high)
@@ -177,7 +169,7 @@ def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
 
 
 def resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Means ``[resamples]`` of as many values ``[Q]`` as there are, drawn with replacement, in blocks."""
+    """Draw means ``[resamples]`` of values ``[Q]`` with replacement, in blocks."""
     count = len(values)
     batch = max(1, 2_000_000 // count)
     sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]

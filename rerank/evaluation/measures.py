@@ -1,4 +1,4 @@
-"""Score a run against qrels, query by query: what training monitors and what every table shows."""
+"""Score runs against qrels, query by query."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ Qrels = Mapping[str, Mapping[str, int]]
 Ranking = Mapping[str, float] | Sequence[tuple[str, float]]
 Run = Mapping[str, Ranking]
 
-# These describe a run or the qrels rather than how good a ranking is: a query without relevant documents is no
-# special case for them, and they are not tested for significance.
+# Counts describe a run or the qrels, not quality: empty queries are not special, and nothing is tested.
 COUNTS = frozenset({"Judged", "NumQ", "NumRel", "NumRet"})
 
 
 @dataclass(frozen=True, repr=False)
 class PerQuery:
-    """A run's values, per measure and query.
+    """Values of a run by measure and query.
 
     Attributes:
-        measures: the measures, one per row of ``values``.
-        queries: the query ids, one per column of ``values``, in the order of the qrels.
-        values: ``[measures, queries]`` float64; NaN where the policy ``drop`` leaves a query out.
-        missing: the queries for which the run has no document; they score 0.
-        without_relevant: ``[measures, queries]`` bool, the queries without a document that is relevant for the measure.
-        empty: the policy for those, ``"drop"``, ``"0"`` or ``"1"``.
+        measures: one per row of ``values``.
+        queries: query ids, one per column of ``values``, in the order of the qrels.
+        values: ``[measures, queries]`` float64; NaN if ``drop`` leaves a query out.
+        missing: queries without documents in the run; they score 0.
+        without_relevant: ``[measures, queries]`` bool, queries without documents that are relevant for the measure.
+        empty: policy for those, ``"drop"``, ``"0"`` or ``"1"``.
     """
 
     measures: tuple[Measure, ...]
@@ -53,7 +52,7 @@ class PerQuery:
     empty: Empty
 
     def __getitem__(self, measure: str | Measure) -> np.ndarray:
-        """The values of one measure, ``[queries]``."""
+        """Return the values of a measure, ``[queries]``."""
         return self.values[[str(known) for known in self.measures].index(str(measure))]
 
     def __repr__(self) -> str:
@@ -71,7 +70,7 @@ class PerQuery:
 
     @property
     def mean(self) -> dict[str, float]:
-        """The mean over queries by measure name (NaN without queries); NumQ, NumRel and NumRet are summed."""
+        """Means over queries by measure (NaN without queries); NumQ, NumRel and NumRet are summed."""
         means = {}
         for measure, row in zip(self.measures, self.values, strict=True):
             aggregator = measure.aggregator()
@@ -82,7 +81,7 @@ class PerQuery:
 
 
 def pool(tables: Sequence[PerQuery]) -> PerQuery:
-    """One table over the queries of all folds."""
+    """Concatenate the queries of all folds."""
     first = tables[0]
     if any((table.measures, table.empty) != (first.measures, first.empty) for table in tables):
         raise UserError("the folds were scored in different measures or policies for empty queries")
@@ -100,17 +99,16 @@ def pool(tables: Sequence[PerQuery]) -> PerQuery:
 
 
 class Evaluator:
-    """Scores runs against the same qrels; what depends on the qrels alone is done once.
+    """Scorer of runs against the same qrels.
 
-    Semantics: scores are compared as float32, ties keep the order in which the run gives the documents (which is that
-    of the first stage), never that of the document ids. Negative grades count as 0; for Bpref and
-    ``judged_only`` they mean not judged, as in trec_eval. Every query of the qrels counts, whether the run has it or
-    not (but to NumQ and NumRel, as in ir-measures); filter the qrels to the queries meant.
+    Scores are compared as float32, and ties keep the order of the run. Negative grades count as 0; for Bpref and
+    ``judged_only`` they mean not judged, as in trec_eval. Every query of the qrels counts, also without documents in
+    the run (except for NumQ and NumRel, as in ir-measures).
 
     Args:
         measures: ir-measures strings or objects, see :func:`parse_measures`.
-        empty: what a query scores that has no document relevant for the measure (its grade reaching ``rel``, or its
-            gain above 0): ``"0"`` as trec_eval, ``"1"``, or ``"drop"`` to leave it out.
+        empty: value of a query without documents that are relevant for the measure (grade at least ``rel``, or gain
+            above 0): ``"0"`` as trec_eval, ``"1"``, or ``"drop"`` to leave it out.
     """
 
     def __init__(self, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0") -> None:
@@ -134,8 +132,7 @@ class Evaluator:
             warn_once(f"{negative} judgments with a negative grade count as 0")
             judged = {query: {doc: grade for doc, grade in of.items() if grade >= 0} for query, of in qrels.items()}
             qrels = {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
-        # ir-measures gives a measure without gains or `judged_only` the ones of any other measure that it is asked for
-        # together with (0.4.3), so that measures with different ones must not meet.
+        # ir-measures 0.4.3 mixes up gains and `judged_only` of measures that it computes together
         groups: dict[tuple[str, bool, bool], list[Measure]] = {}
         for measure in self.measures:
             judged_only = measure.params.get("judged_only", False)
@@ -168,7 +165,7 @@ class Evaluator:
 def evaluate(
     run: Run, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0", name: str = "the run"
 ) -> PerQuery:
-    """Score one run once; see :class:`Evaluator` for what the arguments mean, and to score many.
+    """Score a run; :class:`Evaluator` explains the arguments and scores many.
 
     >>> run = {"q": [("a", 3.0), ("b", 2.0)]}  # the second is the relevant one: 1 / log2(3)
     >>> {name: round(value, 4) for name, value in evaluate(run, {"q": {"b": 1}}, "nDCG@10 RR").mean.items()}
@@ -178,7 +175,7 @@ def evaluate(
 
 
 def check_overlap(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
-    """Raise a UserError where a run and qrels have no query, or no document of a common query, in common."""
+    """Raise a UserError if a run and qrels share no query, or no document of a query."""
     common = [query for query in run if query in qrels]
     if not common:
         raise UserError(
@@ -203,7 +200,7 @@ def _ids(ranking: Ranking) -> Sequence[str]:
 
 
 def _decreasing(ranking: Ranking, query: str, name: str) -> dict[str, float]:
-    """The ranking with scores n, n - 1, ..., 1, so that no tool can find a tie or lose digits."""
+    """Replace scores by n, n - 1, ..., 1, so that no tool finds ties or loses digits."""
     pairs = ranking.items() if isinstance(ranking, Mapping) else ranking
     ids, given = zip(*pairs, strict=True)
     scores = as_float32(given)

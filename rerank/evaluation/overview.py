@@ -44,7 +44,6 @@ class Overview:
     """
 
     lists: Lists
-    main: str
     systems: DataFrame
     depths: DataFrame
     missed: float
@@ -57,8 +56,33 @@ class Overview:
         blocks = [_text(self.systems.assign(candidates=counts))]
         blocks += [_text(self.depths)] if len(self.depths) else []
         blocks += [f"in common with {name}:\n{_text(frame)}" for name, frame in self.shared.items()]
-        notes = [line for sentence in _notes(self) for line in textwrap.wrap(sentence, screen())]
-        return "\n".join([*_sizes(self.lists), "", *(f"{block}\n" for block in blocks), *notes])
+        notes = [line for sentence in self._notes() for line in textwrap.wrap(sentence, screen())]
+        return "\n".join([*self._sizes(), "", *(f"{block}\n" for block in blocks), *notes])
+
+    def _sizes(self) -> Iterator[str]:
+        lists, store = self.lists, self.lists.store
+        lengths = lists.lengths if len(lists) else np.zeros(1, int)
+        judged = "none judged" if lists.qrels is None else f"{sum(map(bool, lists.qrels.values()))} judged"
+        yield f"{store}: {store.manifest['collection']['name']}"
+        yield (
+            f"{len(lists)} queries ({judged}), {lists.size} candidates ({lengths.min()} to {lengths.max()} a query, "
+            f"median {np.median(lengths):g}), {store.documents.num_rows} distinct documents"
+        )
+        if added := int(store.added.sum()):
+            yield f"{added} relevant documents that were not retrieved are hidden, for training only"
+        for name, numbers in store.numbers_by_column().items():
+            if len(numbers) >= WIDE:
+                yield f"column {name}: {len(numbers)} numbers a candidate"
+
+    def _notes(self) -> Iterator[str]:
+        if self.best is None:
+            yield "There are no judgments, so nothing can be measured; `rerank retrieve --qrels` stores some."
+            return
+        if not np.isnan(self.missed):
+            yield f"{self.missed:.1%} of the relevant documents are not candidates (mean over queries with some)."
+        if self.lists.size and (self.lists.grades > 0).all():
+            yield "Every candidate has a grade above 0, so any order is perfect to AP and RR; not relevant is 0."
+        yield f"{queries_sentence(self.best)} Ties as in trec_eval: by document id."
 
 
 def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lists] = ()) -> Overview:
@@ -95,7 +119,7 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
         shared[str(others.store)] = DataFrame.from_dict(common, orient="index", columns=["here", "there"])
     systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
     reached = DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"])
-    return Overview(lists, str(chosen[0]), systems, reached, missed, shared, best)
+    return Overview(lists, systems, reached, missed, shared, best)
 
 
 def _by_grade(lists: Lists) -> Array:
@@ -116,29 +140,3 @@ def _text(frame: DataFrame) -> str:
     index = not isinstance(frame.index, RangeIndex)
     text: str = frame.to_string(index=index, na_rep="-", float_format="{:.4f}".format, formatters=forms)
     return text
-
-
-def _sizes(lists: Lists) -> Iterator[str]:
-    store, lengths = lists.store, lists.lengths if len(lists) else np.zeros(1, int)
-    judged = "none judged" if lists.qrels is None else f"{sum(map(bool, lists.qrels.values()))} judged"
-    yield f"{store}: {store.manifest['collection']['name']}"
-    yield (
-        f"{len(lists)} queries ({judged}), {lists.size} candidates ({lengths.min()} to {lengths.max()} a query, "
-        f"median {np.median(lengths):g}), {store.documents.num_rows} distinct documents"
-    )
-    if added := int(store.added.sum()):
-        yield f"{added} relevant documents that were not retrieved are hidden, for training only"
-    for name, numbers in store.numbers_by_column().items():
-        if len(numbers) >= WIDE:
-            yield f"column {name}: {len(numbers)} numbers a candidate"
-
-
-def _notes(about: Overview) -> Iterator[str]:
-    if about.best is None:
-        yield "There are no judgments, so nothing can be measured; `rerank retrieve --qrels` stores some."
-        return
-    if not np.isnan(about.missed):
-        yield f"{about.missed:.1%} of the relevant documents are not candidates (mean of the queries that have some)."
-    if about.lists.size and (about.lists.grades > 0).all():
-        yield "Every candidate has a grade above 0, so any order is perfect to AP, RR and the like; not relevant is 0."
-    yield f"{queries_sentence(about.best)} Ties as in trec_eval: by document id."

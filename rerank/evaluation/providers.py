@@ -1,8 +1,6 @@
-"""Measures that ir-measures lacks, or leaves to a Perl script, as ir-measures providers of our own.
+"""Providers for measures that ir-measures lacks or leaves to gdeval.
 
-``PIPELINE`` is what the package scores runs with: these two first, then ir-measures' own providers. gdeval is not
-among them (it is Perl, refuses query ids that are not numbers, and rounds to five digits), nor is pyndeval (our
-qrels have no subtopics).
+gdeval is a Perl script that refuses query ids that are not numbers and rounds to five digits.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ if "nERR" not in names.registry:
 
 
 class _GradedAP(names.Measure):
-    r"""What the MAP columns of Yu 2020 hold, by the code of that year: AP over the sum of ideal *grades*.
+    r"""AP over the sum of ideal *grades*, as in the MAP columns of Yu 2020 (by its code).
 
     :math:`\sum_{r \le k} b_r P@r / \sum_{r \le k} y^*_r` with b 1 for grades above 0 and y* the grades in the ideal
-    order. It is AP@k where grades are 0 and 1 and there are at least k relevant documents.
+    order.
     """
 
     __name__ = "GradedAP"
@@ -52,10 +50,10 @@ if "GradedAP" not in names.registry:
 
 
 def expected_reciprocal_rank(grades: Sequence[int], max_rel: int, cutoff: int | None = None) -> float:
-    r"""ERR of grades in ranked order (Chapelle et al. 2009).
+    r"""Compute ERR of grades in ranked order (Chapelle et al. 2009).
 
     :math:`\sum_{r \le k} \frac{1}{r} p_r \prod_{l < r} (1 - p_l)` with :math:`p_r = (2^{y_r} - 1) / 2^{y_{max}}`,
-    grades above the largest lowered to it.
+    grades above :math:`y_{max}` lowered to it.
     """
     total, unsatisfied = 0.0, 1.0
     for rank, grade in enumerate(grades[:cutoff], start=1):

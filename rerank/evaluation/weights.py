@@ -1,4 +1,4 @@
-"""Weights of runs that are summed, tuned on validation queries."""
+"""Tune interpolation weights of runs on validation queries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from rerank.retrieval.fuse import Aligned
 from rerank.retrieval.runs import Run
 
 Mean = Callable[[tuple[float, ...]], float]
-"""The mean of a measure by the weights of what is summed."""
+"""Mean of a measure as a function of the weights."""
 
 GRID = tuple(i / 20 for i in range(21))
 ROUNDS = 10
-"""How often a search goes through all runs at the most; two or three times are usual."""
+"""Largest number of passes over all runs; two or three are usual."""
 
 
 def tune_weight(
     run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure
 ) -> tuple[float, list[tuple[float, float]]]:
-    """The weight with the best mean, and ``(weight, mean)`` for all of the grid; of equal ones the first.
+    """Find the first stage's best weight w in ``fuse([first_stage, run], [w, 1 - w])`` on validation queries.
 
-    It is the first stage's share w in ``fuse([first_stage, run], [w, 1 - w])``. Tune on validation queries: filter
-    the qrels to them.
+    Returns:
+        The weight with the best mean, the smallest of equal ones, and ``(weight, mean)`` for the whole grid.
 
     >>> from rerank.retrieval.runs import Scored
     >>> model = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}
@@ -40,17 +40,10 @@ def tune_weight(
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> tuple[tuple[float, ...], float]:
-    """Weights for :func:`rerank.retrieval.fuse.fuse`, found by coordinate search, and the mean that they reach.
+    """Tune weights for :func:`rerank.retrieval.fuse.fuse` by coordinate search on the queries of the qrels.
 
-    From equal weights on, and from each run alone, one run after the other gets the share of the grid that
-    raises the mean most, the others what is left in the proportions that they have; until none gets another. Nothing
-    is random, and of equal weights the first found stay. With two runs that is every share of the grid; with more, a
-    maximum that no change of one share improves, if not always the highest.
-
-    Args:
-        runs: the runs; any number, also of different documents.
-        qrels: judgments of the validation queries, and of these alone.
-        measure: what to raise.
+    The search starts from equal weights and from each run alone. It gives one run after the other its best share of
+    the grid and scales the others, until nothing improves. Deterministic; exhaustive on the grid for two runs.
 
     Returns:
         The weights, whose sum is 1, and the mean of the measure.
@@ -61,7 +54,7 @@ def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> t
 
 
 def search_weights(count: int, mean: Mean, grid: Sequence[float] = GRID) -> tuple[float, ...]:
-    """The search of :func:`tune_weights`, for whatever weights raise."""
+    """Run the search of :func:`tune_weights` for any function of the weights."""
     if count == 1:
         return (1.0,)
     alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
@@ -79,15 +72,15 @@ def _climb(weights: tuple[float, ...], mean: Mean, grid: Sequence[float]) -> tup
 
 
 def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float, ...]:
-    """Weights of which one is as given, and the others what is left, in their proportions."""
+    """Set one weight and scale the others to what is left."""
     others = np.delete(np.array(weights), i)
-    if not others.sum():  # equal ones, where this run had all
+    if not others.sum():  # this run had all: share equally
         others = np.ones_like(others)
     return tuple(np.insert((1 - share) * others / others.sum(), i, share).tolist())
 
 
 def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> Mean:
-    """The mean of a measure as a function of weights; what was asked is remembered."""
+    """Return the mean of a measure as a cached function of the weights."""
     evaluator = Evaluator(qrels, measure)
     judged = [{query: documents for query, documents in run.items() if query in qrels} for run in runs]
     aligned = Aligned.of(judged)

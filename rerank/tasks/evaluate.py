@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,9 +73,9 @@ def evaluate(
         return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given
 
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
-    chosen, progress = TESTS if tests is None else tests, sys.stderr.isatty()
+    chosen = TESTS if tests is None else tests
     alone = is_one_run(runs)
     named = {"run": runs} if alone and not isinstance(runs, str | Path) else runs
     trained = list(map(opened, several))
-    table = compare_runs(opened(qrels), named, measures, baseline, chosen, correction, empty, progress, trained)
+    table = compare_runs(opened(qrels), named, measures, baseline, chosen, correction, empty, trained)
     return table[next(iter(table.tables)), measures] if alone and not baseline and len(table.measures) == 1 else table

@@ -14,10 +14,6 @@ from tests.evaluation.random_runs import random_qrels, random_run
 few = settings(max_examples=25, deadline=None)
 
 
-def ids(run: Run) -> dict[str, list[str]]:
-    return {query: [document.id for document in ranking] for query, ranking in run.items()}
-
-
 def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
     """A first stage and a model's scores of all its documents."""
     first = random_run(seed, ties=ties, missing=False)
@@ -28,22 +24,6 @@ def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
         scored = [Scored(document.id, float(score)) for document, score in zip(ranking, scores, strict=True)]
         model[query] = sorted(scored, key=lambda document: -document.score)
     return model, first
-
-
-@few
-@given(st.integers(0, 9999), st.booleans())
-def test_the_ends_are_the_two_runs(seed: int, ties: bool) -> None:
-    model, first = same_documents(seed, ties)
-    assert ids(fuse([first, model], [1, 0])) == ids(first)
-    assert ids(fuse([first, model], [0, 1])) == ids(model)  # sorted() is stable: its ties are in first-stage order
-
-
-def test_what_only_one_has_comes_by_its_order_or_last() -> None:
-    first = {"both": [Scored("a", 2.0), Scored("b", 1.0)], "first": [Scored("y", 9.0), Scored("x", 1.0)]}
-    model = {"both": [Scored("new", 9.0), Scored("b", 1.0), Scored("a", 1.0)], "model": [Scored("d", 2.0)]}
-    expected = {"both": ["a", "b", "new"], "first": ["y", "x"], "model": ["d"]}
-    assert ids(fuse([first, model], [1, 0])) == expected
-    assert ids(fuse([first, model], [0, 1]))["first"] == ["y", "x"]
 
 
 @few

@@ -46,7 +46,7 @@ def test_a_training_says_what_it_found(trained: rerank.Training, lists: rerank.L
     ours = frame[(frame["run"] == "ours") & (frame["measure"] == "AP")].iloc[0]
     bm25 = frame[(frame["run"] == "bm25") & (frame["measure"] == "AP")].iloc[0]
     assert ours["difference"] == pytest.approx(ours["mean"] - bm25["mean"])
-    assert table._repr_html_().count("<table>") == 2 and "AP" in str(table)
+    assert table._repr_html_().count("<table") == 2 and "AP" in str(table)
 
 
 def test_a_saved_folder_is_evaluated_like_the_lists(
