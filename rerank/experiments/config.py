@@ -1,4 +1,4 @@
-"""The configuration of an experiment; each field is a key of its YAML file."""
+"""Configuration of an experiment; each field is a key of its YAML file."""
 
 from __future__ import annotations
 
@@ -99,16 +99,16 @@ class ExperimentConfig:
 
 
 def folds_of(config: ExperimentConfig) -> list[int | str | None]:
-    """The folds; None is that of data without folds."""
+    """List the folds; None stands for data without folds."""
     return [*config.folds] if config.folds else [None]
 
 
 def mixed_name(method: str) -> str:
-    """The row of a method that is mixed with the first stage."""
+    """Name the row of a method that is interpolated with the first stage."""
     return f"{method} + {FIRST_STAGE}"
 
 
 def first_stage_names(config: ExperimentConfig) -> list[str]:
-    """The rows that lists of texts add to the table."""
+    """Name the rows that the first stage adds to the table."""
     alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
     return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])

@@ -25,11 +25,11 @@ class Value:
     """A number of the table.
 
     Attributes:
-        mean: mean over the queries of all folds (of means over seeds), which tests and intervals are about as well;
-            of counts over folds; NaN where nothing came out.
-        error: standard error over folds, or over seeds where there is one fold; NaN for a single number.
+        mean: mean over the queries of all folds, averaged over seeds, like tests and intervals; for counts, over folds.
+            NaN without results.
+        error: standard error over folds, or over seeds if there is one fold; NaN for a single number.
         interval: half-width of the 95 % interval of that mean by Student's t; NaN for a single number.
-        p: p-value of the paired test against the baseline, or the best of the column; NaN where there is none.
+        p: p-value of the paired test against the baseline, or the best of the column; NaN without a test.
     """
 
     mean: float
@@ -41,7 +41,7 @@ class Value:
 
     @property
     def distance(self) -> float:
-        """Ours minus the published one, in our standard errors; NaN without either."""
+        """Our mean minus the published one, in our standard errors; NaN without either."""
         if self.published is None or not self.error > 0:
             return float("nan")
         return (self.mean - self.published) / self.error
@@ -49,31 +49,43 @@ class Value:
 
 @dataclass(frozen=True)
 class Row:
-    """A method."""
+    """A row of the table.
+
+    Attributes:
+        pooled: means over seeds of the queries of all folds; None without results.
+        by_seed: values ``[S, Q]`` by measure; empty if a cell is missing.
+    """
 
     values: dict[str, Value]
     found: int
     wanted: int
-    pooled: PerQuery | None  # means over seeds, the queries of all folds together; None where nothing came out
-    by_seed: dict[str, np.ndarray] = field(default_factory=dict)  # ``[S, Q]`` by measure; none where a cell is missing
+    pooled: PerQuery | None
+    by_seed: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
-        """Whether all came out; other rows have a mean, but are neither the best nor tested."""
+        """True if no cell is missing; other rows have a mean, but are neither the best nor tested."""
         return self.found == self.wanted
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The numbers of a table."""
+    """Numbers of a table.
+
+    Attributes:
+        against: the method that p-values are against, by measure.
+        comparisons: number of comparisons that the rows' p-values are corrected for.
+        compared: planned comparisons; none if measures are tested against the best.
+        versions: versions of each package of which the trainings had several.
+    """
 
     config: ExperimentConfig
     rows: dict[str, Row]
-    against: dict[str, str | None]  # by measure the method that its p-values are against
-    comparisons: int  # that the p-values of the rows are corrected for
-    compared: list[Comparison] = field(default_factory=list)  # none where measures are tested against the best
+    against: dict[str, str | None]
+    comparisons: int
+    compared: list[Comparison] = field(default_factory=list)
     folds: np.ndarray | None = None
-    versions: dict[str, list[str]] = field(default_factory=dict)  # of each package of which the trainings had several
+    versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def measures(self) -> list[str]:
@@ -84,12 +96,12 @@ class Summary:
         return {name: row.pooled for name, row in self.rows.items() if row.whole and row.pooled is not None}
 
     def best(self, measure: str) -> float:
-        """The highest mean of a column, among the rows that are whole."""
+        """Return the highest mean of a column, among rows without missing cells."""
         return max((row.values[measure].mean for row in self.rows.values() if row.whole), default=float("nan"))
 
 
 def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Summary:
-    """The numbers of the table of an experiment."""
+    """Compute the table of an experiment."""
     measures = parse_measures(config.measures)
     names = [str(measure) for measure in measures]
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
@@ -206,7 +218,7 @@ def _compared(one: Comparison, difference: np.ndarray, folds: np.ndarray, test: 
 
 
 def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
-    """The versions of each package of which trainings had several, as far as their folders tell."""
+    """Collect the versions of each package of which the trainings had several."""
     found: dict[str, set[str]] = {}
     for folder in {outcome.cell.folder for outcome in outcomes}:
         for start in read_starts(folder):
@@ -216,7 +228,7 @@ def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
 
 
 def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:
-    """Mean, standard error, half-width of the 95 % interval by Student's t of what each fold found, a number a seed.
+    """Return mean, standard error and half-width of the 95 % interval by Student's t, from numbers per fold and seed.
 
     The spread is that of the means of as many folds as there should be, with one fold that of its seeds.
     """

@@ -1,4 +1,4 @@
-"""The tables of an experiment for people: terminal, Markdown, LaTeX."""
+"""Tables of an experiment: terminal, Markdown, LaTeX."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from rerank.html import in_markdown
 from rerank.training.config import TrainConfig
 
 
-def sections(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> list[Section]:
-    """All that there is to say: the means, the published numbers, the differences, the chosen points, what failed."""
+def sections(summary: Summary, outcomes: Mapping[Group, Outcome]) -> list[Section]:
+    """Make all tables: means, published numbers, differences, chosen points."""
     tables = main_sections(summary)
     tables += [differences(summary)] if summary.compared else []
-    failed = [f"Failed: {failure.cell}: {failure.message}" for failure in failures]
-    return [*tables, choices(summary.config, outcomes, failed)]
+    return [*tables, choices(summary.config, outcomes)]
 
 
 def main_sections(summary: Summary) -> list[Section]:
-    """The means, and the published numbers beside them."""
+    """Make the tables of means and, if there are any, of published numbers."""
     return [means(summary), *([published(summary)] if summary.config.published else [])]
 
 
 def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
-    """Everything as Markdown; what failed with its log."""
+    """Write all tables as Markdown, with failed cells and their logs."""
     blocks = []
-    for table in sections(summary, outcomes, []):
+    for table in sections(summary, outcomes):
         blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
     failed = [f"{one.cell}: {one.message} ({one.cell.folder}/log.txt)" for one in failures]
     if failed:
@@ -44,18 +43,18 @@ def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequ
 
 
 def latex(summary: Summary) -> str:
-    """The means and the published numbers (package booktabs)."""
+    """Write the main tables in LaTeX (package booktabs)."""
     return "\n".join(table.latex() for table in main_sections(summary))
 
 
 def text(summary: Summary, bold: bool = False) -> str:
-    """The means and the published numbers for a terminal."""
+    """Write the main tables for a terminal."""
     blocks = (block for table in main_sections(summary) for block in (table.text(bold), table.caption))
     return "\n\n".join(map("\n".join, blocks)) + "\n"
 
 
 def means(summary: Summary) -> Section:
-    """A method a row, a measure a column."""
+    """Make the table of means: a row per method, a column per measure."""
     counts = {str(measure) for measure in parse_measures(summary.config.measures) if measure.NAME in COUNTS}
     rows = []
     for method, row in summary.rows.items():
@@ -71,7 +70,7 @@ def means(summary: Summary) -> Section:
 
 
 def published(summary: Summary) -> Section:
-    """The published numbers, and how many standard errors ours are above them."""
+    """Make the table of published numbers, with our distance from them in standard errors."""
     assert summary.config.published is not None
     rows = [
         plain(method, *(_published(row.values[measure]) for measure in summary.measures))
@@ -83,8 +82,8 @@ def published(summary: Summary) -> Section:
     return Section("Published", ["method (published)", *summary.measures], rows, about)
 
 
-def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome], failed: Sequence[str]) -> Section:
-    """What validation chose, how often, how good it is beside its start, how long it trained; then what failed."""
+def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Section:
+    """Make the table of chosen points: how often, their validation monitor and that of the start, training time."""
     rows = []
     for method in config.methods:
         found = [outcome for group, outcome in outcomes.items() if group.method == method]
@@ -100,7 +99,7 @@ def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome], failed:
         before = _mean([outcome.start[outcome.cell.monitor] for outcome in started], 4)
         rows.append(plain(method, "-".join(map(str, tried)), shown, ours, before, _mean(known, 1)))
     header = ["method", "points", "chosen", "validation", "start", "seconds"]
-    return Section("Choices", header, rows, [CHOICES, *failed])
+    return Section("Choices", header, rows, [CHOICES])
 
 
 def _mean(values: Sequence[float], digits: int) -> str:
@@ -115,7 +114,7 @@ CHOICES = (
 
 
 def caption(summary: Summary) -> list[str]:
-    """Sentences that say what the numbers are."""
+    """Write the caption: test lists, seeds, measures, correction."""
     config = summary.config
     seeds = len(config.seeds)
     sentences = [f"Test means over {over(config)}."]
@@ -146,12 +145,12 @@ def caption(summary: Summary) -> list[str]:
 
 
 def corrected(config: ExperimentConfig, count: int) -> str:
-    """Say what p-values are corrected for."""
+    """Name the correction of p-values."""
     return f"{render.CORRECTED[config.correction]} for {count} comparisons" if count else "not corrected"
 
 
 def resampled(config: ExperimentConfig) -> str:
-    """What the bootstrap draws anew: see :func:`rerank.evaluation.crossed.crossed_difference`."""
+    """Name the units that the bootstrap resamples, see :func:`rerank.evaluation.crossed.crossed_difference`."""
     folds, seeds = len(config.folds or []) > 1, len(config.seeds) > 1
     if seeds:
         return "bootstrap over queries and seeds" + (", folds being trained apart" if folds else "")
@@ -159,7 +158,7 @@ def resampled(config: ExperimentConfig) -> str:
 
 
 def beside_sentences(summary: Summary) -> Iterator[str]:
-    """Every method beside the first stage, in the first measure; none where the first stage has no row."""
+    """Compare every method with the first stage in the first measure; nothing without a row of the first stage."""
     first = summary.rows.get(FIRST_STAGE)
     measure = next((str(m) for m in parse_measures(summary.config.measures) if m.NAME not in COUNTS), None)
     if first is None or measure is None or not first.by_seed:
@@ -172,7 +171,7 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
 
 
 def differences(summary: Summary) -> Section:
-    """A planned comparison and measure a row."""
+    """Make the table of differences: a row per planned comparison and measure."""
     config = summary.config
     header = ["row", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p"]
     rows = []
@@ -189,7 +188,7 @@ def differences(summary: Summary) -> Section:
 
 
 def differences_caption(summary: Summary) -> str:
-    """Say what the table of differences shows."""
+    """Write the caption of the table of differences."""
     config = summary.config
     test = "it" if config.test == "bootstrap" else f"the {TEST_NAMES[config.test]} over queries"
     return (
@@ -200,7 +199,7 @@ def differences_caption(summary: Summary) -> str:
 
 
 def over(config: ExperimentConfig) -> str:
-    """What the means of an experiment are over, and what follows their ±."""
+    """Name the units of the means, and the number after ±."""
     folds, seeds = len(config.folds or []), len(config.seeds)
     over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""

@@ -92,7 +92,7 @@ def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, mon
     assert experiment(["--config=experiment.yaml"]) == 0
     table = (tmp_path / config["output"] / "table.md").read_text()
     assert all(name in table for name in [*config["methods"], *config["measures"].split()])
-    assert len(list((tmp_path / config["output"]).rglob("results.json"))) == 2 * 3, "methods times folds"
+    assert len(list((tmp_path / config["output"] / "cells").rglob("results.json"))) == 2 * 3, "methods times folds"
 
 
 def test_what_an_experiment_cannot_do_it_says_before_it_trains(
