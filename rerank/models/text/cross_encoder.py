@@ -137,7 +137,7 @@ class CrossEncoder(TextScorer):
         if kernels != "auto":
             self._implementations = None, Implementations.all(kernels)
         else:
-            self._implementations = of, self.part.implementations(self._loaded, device, precision)
+            self._implementations = of, self.part.implementations(device, precision)
         use_implementations(self.network, self._implementations[1])
         return self._implementations[1]
 
@@ -233,7 +233,7 @@ class CrossEncoder(TextScorer):
         each = [templates[text] if text else self.template for text in instructions] if templates else None
         pairs = tokens, query, document, self.template, each
         if self.long == "truncate":
-            inputs = PairInputs(*pairs)
+            inputs = PairInputs(*pairs, one_length=self._loaded.one_length)
         else:
             inputs = ChunkInputs(*pairs, capacity=self.room - self.query_length, only_first=self.long == "first")
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs

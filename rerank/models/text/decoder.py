@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
-from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.flat import use_flat_decoder
 from rerank.kernels.implementations import Implementations, Kernels
+from rerank.kernels.interface import use_attention
 from rerank.kernels.precision import Precision, hold_frozen
-from rerank.kernels.proof import use_flat_kernels
 from rerank.lists.tokens import NOTHING, Around, Side, encode
 from rerank.models.base import drawn_from
 from rerank.models.contract import hash_model
@@ -49,8 +47,8 @@ from rerank.models.text.network import (
     read_tokenizer,
     reading,
 )
-from rerank.models.text.pairs import SHARED, Long, PairTemplate, score_rows
-from rerank.models.text.part import Loaded, Spec, TextPart, faster_on_gpu
+from rerank.models.text.pairs import SHARED, Long, PairTemplate
+from rerank.models.text.part import Loaded, Spec, TextPart
 from rerank.models.text.prompt import PLACES, Prompt, read_template
 from rerank.models.text.start import Start
 from rerank.models.weights import align, find_model
@@ -61,6 +59,9 @@ T5 = "t5"
 
 INSTRUCTION = 64
 """Tokens that queries' instructions may take by default, above those of the usual one."""
+
+FLAT = ("gemma", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+"""Architectures that are read without padding; tests compare them with Transformers' own passes."""
 
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
@@ -150,8 +151,8 @@ class DecoderPart(TextPart):
             network.register_buffer("answers", torch.tensor(self.answers), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
-        if config.model_type != T5:
-            use_flat_kernels(network, partial(score_rows, network, long="truncate"), *_probe(config))
+        if config.model_type in FLAT and use_attention(network):
+            use_flat_decoder(network)
         if self.lora is not None:
             kind = "SEQ_2_SEQ_LM" if config.model_type == T5 else "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM"
             self.adapter = adapted(network, self.lora, kind)
@@ -208,11 +209,9 @@ class DecoderPart(TextPart):
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)
 
-    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
-        if device.type == "cpu" or not reads_flat(loaded.network):
-            return Implementations.all("torch")  # attention from left to right is PyTorch's own
-        batch, shared = _probe(loaded.network.config)
-        return faster_on_gpu(loaded.network, flatten(batch, loaded.network, shared), device, precision)
+    def implementations(self, device: torch.device, precision: Precision) -> Implementations:
+        # On a CPU attention from left to right is PyTorch's own.
+        return Implementations.all("torch" if device.type == "cpu" else "own")
 
     def contract(self) -> dict[str, Any]:
         return {} if self.adapter is None else {BASE: hash_model(self._base())}
@@ -375,14 +374,6 @@ def _shared(ids: Tensor, mask: Tensor) -> int:
     """With how many tokens all rows begin, where that pays; each row keeps a token that is its own."""
     same = torch.minimum((ids == ids[0]).all(0).cumprod(0).sum(), mask.sum(1).min() - 1)
     return found if (found := int(same)) * (len(ids) - 1) >= SHARED * ids.numel() else 0
-
-
-def _probe(config: Any) -> tuple[dict[str, Tensor], int]:
-    """Two short texts, padded, and with how many tokens both begin: a large model reads all its weights for a pass."""
-    drawn = np.random.default_rng(0).permutation(min(config.get_text_config().vocab_size, 1000))
-    ids = torch.from_numpy(np.stack([drawn[:9], drawn[9:18]]))
-    ids[1, :2] = ids[0, :2]
-    return {"input_ids": ids, "attention_mask": (torch.arange(9) < torch.tensor([[4], [9]])).long()}, 2
 
 
 def _classify(

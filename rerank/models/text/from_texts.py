@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import reprlib
+import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,6 +17,7 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, RanksTexts
+from rerank.models.contract import CARD
 from rerank.models.scorer import ALONE, Scorer, score_candidates
 from rerank.models.text.start import Start
 from rerank.settings.ranges import Count, check_value
@@ -24,6 +28,7 @@ class TextScorer(RanksTexts, Scorer):
     """A network that scores pairs of texts; ``start`` is the first stage's share of the scores."""
 
     name: str
+    folder: Path
     start: Start
 
     @abstractmethod
@@ -91,6 +96,37 @@ class TextScorer(RanksTexts, Scorer):
             each = [instructions] * len(queries) if isinstance(instructions, str) else instructions or ()
             inputs, rows = self.pair_inputs(queries, documents, each), np.arange(len(queries))
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
+
+    @classmethod
+    def from_pretrained(cls, name: str, **options: Any) -> Self:
+        """Load a model from a folder or the Hugging Face hub; options are those of the class."""
+        return cls(name, **options)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model; the same as :meth:`save`."""
+        self.save(folder)
+
+    def push_to_hub(self, name: str, private: bool | None = None, token: str | None = None) -> str:
+        """Upload the model, and its card if it was loaded with one, to the Hugging Face hub.
+
+        Args:
+            name: the repository, ``owner/name``; made if there is none.
+            private: whether a new repository is private; None for the owner's default.
+            token: an access token; None for the one of ``hf auth login``.
+
+        Returns:
+            The repository's address.
+        """
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        address = api.create_repo(name, private=private, exist_ok=True)
+        with TemporaryDirectory() as folder:
+            self.save(folder)
+            if (card := Path(self.folder) / CARD).is_file():
+                shutil.copy(card, folder)
+            api.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message="Upload the model")
+        return str(address)
 
     def scores_of(
         self,

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MethodType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from rerank.errors import UserError, one_line
 from rerank.models.text.modules import IDENTITY, ModularNetwork, cls_modules, load_modules, prompts_of, to_one_label
@@ -90,7 +90,7 @@ def load_encoder(
             behind = cls_modules(config.hidden_size, rate, getattr(config, "initializer_range", 0.02))
             missing += ["scorer.2.linear.weight", "scorer.2.linear.bias"]
         network = ModularNetwork(encoder, behind, prompts_of(folder))
-    return network.eval(), missing  # as Transformers loads; kernels prove themselves without dropout
+    return network.eval(), missing
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -205,6 +205,7 @@ def _no_pooler(config: Any) -> dict[str, Any]:
 def positions_of(config: Any, tokenizer: Any) -> int:
     """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
     positions = getattr(config, "max_position_embeddings", None) or 10**9
+    positions = positions if positions > 0 else 10**9  # XLNet says -1
     if config.model_type in FROM_PADDING:
         positions -= (config.pad_token_id or 0) + 1
     return min(positions, tokenizer.model_max_length)
@@ -215,7 +216,7 @@ def is_decoder(config: Any) -> bool:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
-    causal = config.model_type in CAUSAL and config.model_type not in MASKED
+    causal = config.model_type in CAUSAL and config.model_type not in (*MASKED, "xlnet")  # XLNet reads both ways
     return (getattr(config, "is_decoder", False) or causal) and not getattr(config, "is_encoder_decoder", False)
 
 
@@ -224,6 +225,15 @@ def knows_types(network: Any) -> bool:
     encoder = getattr(network, network.base_model_prefix)
     takes = inspect.signature(encoder.forward).parameters
     return getattr(encoder.config, "type_vocab_size", 0) > 1 and "token_type_ids" in takes
+
+
+def reads_padding(network: Any, batch: Mapping[str, Tensor]) -> bool:
+    """Tell whether the score of the first row depends on its padding, as in FNet, whose layers know no mask."""
+    length = int(batch["attention_mask"][0].sum())
+    with torch.no_grad():
+        padded = network(**batch).logits[0]
+        alone = network(**{name: value[:1, :length] for name, value in batch.items()}).logits[0]
+    return not torch.allclose(padded, alone, rtol=1e-4, atol=1e-5)
 
 
 def changes_itself(config: Any) -> bool:

@@ -137,9 +137,11 @@ class PairInputs(Inputs):
         document: Array,
         template: PairTemplate,
         of_queries: Sequence[PairTemplate] | None = None,
+        one_length: bool = False,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
         self.of_queries = of_queries  # the template of each query; None if all have the same
+        self.one_length = one_length  # whether pairs of other lengths, and so padding, change a score
         self.special = np.array([one.special for one in of_queries or ()])
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
@@ -153,6 +155,13 @@ class PairInputs(Inputs):
 
     def _each(self, query: Array) -> list[PairTemplate] | None:
         return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
+
+    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
+        if not self.one_length:
+            return super().chunks(rows, starts, budget)
+        lengths = self.lengths(rows)
+        groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)[::-1]]
+        return [group[part] for group in groups for part in pack(lengths[group], budget)]
 
     def representatives(self, rows: Array) -> Array:
         query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,38 +10,30 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.kernels.flat import flatten, reads_flat
+from rerank.kernels.dropout import use_cheap_dropout
+from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.kernels.implementations import Implementations
+from rerank.kernels.interface import use_attention
 from rerank.kernels.packing import remember_code
 from rerank.kernels.precision import Precision, cpu_flags
-from rerank.kernels.proof import use_kernels, works_here
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import read_contract
 from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
-from rerank.models.text.network import knows_types, load_encoder, positions_of, read_tokenizer
-from rerank.models.text.pairs import Long, PairTemplate, check_long, mean_of_cls, score_rows
+from rerank.models.text.network import knows_types, load_encoder, positions_of, read_tokenizer, reads_padding
+from rerank.models.text.pairs import Long, PairTemplate, check_long, mean_of_cls
 from rerank.models.text.start import last_layer
 from rerank.models.weights import align, find_model
-from rerank.progress import log
+from rerank.storage.files import say_once
 
 LARGEST_BUDGET = 1 << 16
 """Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
 
 PROBE = 70
-"""Tokens of the longer of two pairs on which kernels prove themselves: more than a window of local attention."""
+"""Tokens of the longer of two pairs that tell whether padding is read: more than a window of local attention."""
 
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
-
-
-def faster_on_gpu(network: Any, flat: Mapping[str, Any], device: torch.device, precision: Precision) -> Implementations:
-    """Ours, where they work on a flat batch: on a CPU they were proved when the network was loaded."""
-    given = {name: value.to(device) for name, value in flat.items()}
-    if given and (why := works_here(network, partial(score_rows, network, long="truncate"), given, precision)):
-        log.warning("our attention does not work on this GPU (%s); PyTorch's is used, more slowly", why)
-        return Implementations.all("torch")
-    return Implementations.all("own")
 
 
 def tokens_on_gpu(free: int | None, config: Any) -> int:
@@ -80,7 +70,10 @@ class Spec:
 
 
 class Loaded(NamedTuple):
-    """What a part found in the folder; its network scores rows of tokens as ``.logits``, ``[n, 1]``."""
+    """What a part found in the folder; its network scores rows of tokens as ``.logits``, ``[n, 1]``.
+
+    With ``one_length`` only rows of equal length may be scored together.
+    """
 
     network: Any
     missing: list[str]
@@ -88,6 +81,7 @@ class Loaded(NamedTuple):
     template: PairTemplate
     around: Around = NOTHING
     tails: int = 0
+    one_length: bool = False
 
 
 class TextPart:
@@ -119,8 +113,17 @@ class TextPart:
         loaded = Loaded(network, missing, bool(missing), template, around=((prompt, ""), ("", "")))
         check_long(spec.long, network, self.head)
         remember_code()
-        made_by_transformers = network.encoder if isinstance(network, ModularNetwork) else network
-        use_kernels(network, made_by_transformers, partial(score_rows, network, long="truncate"), self.probe(loaded))
+        use_cheap_dropout(network)
+        use_attention(network.encoder if isinstance(network, ModularNetwork) else network)
+        use_flat_encoder(network)
+        if not reads_flat(network) and reads_padding(network, self.probe(loaded)):
+            if spec.long != "truncate":
+                raise UserError(
+                    f"model.long {spec.long}: {spec.name} reads padding, so chunks cannot be read together; "
+                    "choose truncate"
+                )
+            say_once(f"{spec.name}: its scores depend on padding, so only pairs of one length are read together")
+            loaded = loaded._replace(one_length=True)
         if spec.long == "cls_mean":
             mean_of_cls(network)
         return loaded
@@ -155,22 +158,21 @@ class TextPart:
         layer, network = last_layer(loaded.network), loaded.network
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
 
-    def implementations(self, loaded: Loaded, device: torch.device, precision: Precision) -> Implementations:
-        """The faster implementations on a device, by the tables of ``docs/training.md``.
+    def implementations(self, device: torch.device, precision: Precision) -> Implementations:
+        """Return the faster implementations on a device.
 
         On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products
-        make PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are, where they work on a probe.
+        make PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are.
         """
-        if device.type == "cpu":
-            half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
-            return Implementations(
-                scoring="own" if half and not amx else "torch",
-                training="own" if half else "torch",
-                dropped="own",
-                dropout="own",
-            )
-        flat = flatten(self.probe(loaded), loaded.network) if reads_flat(loaded.network) else {}
-        return faster_on_gpu(loaded.network, flat, device, precision)
+        if device.type != "cpu":
+            return Implementations.all("own")
+        half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
+        return Implementations(
+            scoring="own" if half and not amx else "torch",
+            training="own" if half else "torch",
+            dropped="own",
+            dropout="own",
+        )
 
     def contract(self) -> dict[str, Any]:
         """What its contract says beside what all have."""

@@ -1,0 +1,80 @@
+"""Architectures whose scores depend on padding, and the hub's names for loading and saving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+import rerank
+from rerank.errors import UserError
+from rerank.models.text.cross_encoder import CrossEncoder
+from tests.builders import WORDS, make_lists, make_model
+
+PAIRS = [("wing", "heat"), ("wing heat", " ".join(WORDS[:20])), ("flow", "jet"), ("flow jet", " ".join(WORDS[4:24]))]
+
+
+def make(kind: str, folder: Path) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(make_model(folder))
+    sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 32, "vocab_size": len(tokenizer), "max_position_embeddings": 128}
+    sizes |= {"type_vocab_size": 2, "initializer_range": 0.3, "num_labels": 1, "pad_token_id": 0}
+    if kind == "xlnet":
+        sizes = {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 32, "vocab_size": len(tokenizer), "num_labels": 1}
+        sizes |= {"initializer_range": 0.3, "pad_token_id": 0}
+    if kind == "mobilebert":
+        sizes |= {"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}
+    if kind == "convbert":
+        sizes |= {"embedding_size": 32, "num_groups": 1}
+    torch.manual_seed(0)
+    network = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(kind, **sizes))
+    if kind == "mobilebert":  # whose trained checkpoints have a vector for padding
+        torch.nn.init.normal_(network.get_input_embeddings().weight)
+    network.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["fnet", "convbert", "mobilebert", "yoso", "canine", "xlnet"])
+def test_pairs_of_one_length_are_scored_together_when_padding_is_read(kind: str, tmp_path: Path) -> None:
+    model = CrossEncoder(str(make(kind, tmp_path / "m")), query_length=8, document_length=32)
+    alone = np.concatenate([model.text_scores([pair], precision="fp32") for pair in PAIRS])
+    assert np.std(alone) > 1e-4
+    np.testing.assert_allclose(model.text_scores(PAIRS, precision="fp32"), alone, atol=1e-5)
+    inputs = model.inputs(lists := make_lists(tmp_path))
+    chunks = inputs.chunks(lists.row_numbers, lists.offsets[:-1], 4096)
+    lengths = inputs.lengths(lists.row_numbers)
+    assert all(len(set(lengths[chunk].tolist())) == 1 for chunk in chunks)
+    assert sorted(np.concatenate(chunks).tolist()) == list(range(lists.size))
+    with pytest.raises(UserError, match=r"reads padding, so chunks cannot be read together"):
+        CrossEncoder(str(tmp_path / "m"), long="max")
+
+
+def test_pairs_of_other_lengths_are_scored_together_when_padding_is_masked(tmp_path: Path) -> None:
+    assert not CrossEncoder(str(make("distilbert", tmp_path / "a")))._loaded.one_length
+    assert not CrossEncoder(str(make("bert", tmp_path / "b")))._loaded.one_length
+
+
+def test_hub_names_load_save_and_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    model = rerank.CrossEncoder.from_pretrained(str(make("bert", tmp_path / "m")), document_length=16)
+    model.save_pretrained(tmp_path / "saved")
+    (tmp_path / "saved" / "README.md").write_text("a card")
+    again = rerank.CrossEncoder.from_pretrained(str(tmp_path / "saved"))
+    assert again.document_length == 16
+    uploaded: dict[str, Any] = {}
+
+    def create(api: Any, name: str, **options: Any) -> Any:
+        return huggingface_hub.RepoUrl(f"https://huggingface.co/{name}")
+
+    def upload(api: Any, repo_id: str, folder_path: str, **options: Any) -> None:
+        uploaded[repo_id] = {path.name for path in Path(folder_path).iterdir()}
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", create)
+    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
+    assert again.push_to_hub("me/reranker").endswith("me/reranker")
+    assert {"config.json", "model.safetensors", "rerank.json", "README.md"} <= uploaded["me/reranker"]
