@@ -20,23 +20,17 @@ ROUNDS = 10
 """Largest number of passes over all runs; two or three are usual."""
 
 
-def tune_weight(
-    run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure
-) -> tuple[float, list[tuple[float, float]]]:
-    """Find the first stage's best weight w in ``fuse([first_stage, run], [w, 1 - w])`` on validation queries.
-
-    Returns:
-        The weight with the best mean, the smallest of equal ones, and ``(weight, mean)`` for the whole grid.
+def tune_weight(run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure) -> float:
+    """Find the first stage's best weight w in ``fuse([first_stage, run], [w, 1 - w])``, the smallest of equal ones.
 
     >>> from rerank.retrieval.runs import Scored
     >>> model = {"q": [Scored("b", 5.0), Scored("a", 2.0)]}
     >>> first = {"q": [Scored("a", 8.0), Scored("b", 4.0)]}
-    >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")[0]  # the model alone is right already
+    >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")  # the model alone is right already
     0.0
     """
     mean = _mean_of([first_stage, run], qrels, measure)
-    table = [(weight, mean((weight, 1 - weight))) for weight in GRID]
-    return max(table, key=lambda row: row[1])[0], table
+    return max(GRID, key=lambda weight: mean((weight, 1 - weight)))
 
 
 def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> tuple[tuple[float, ...], float]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from rerank.evaluation import render
-from rerank.evaluation.beside import beside
 from rerank.evaluation.measures import COUNTS, parse_measures
+from rerank.evaluation.paired import paired_difference
 from rerank.evaluation.render import Section, TableCell, interval, number, plain, probability
 from rerank.evaluation.significance import TEST_NAMES
 from rerank.experiments.cells import Failure, Group, Outcome
@@ -165,7 +165,7 @@ def beside_sentences(summary: Summary) -> Iterator[str]:
         return
     for method in summary.config.methods:
         if (row := summary.rows.get(method)) is not None and row.by_seed:
-            found = beside(row.by_seed[measure], first.by_seed[measure], measure, folds=summary.folds)
+            found = paired_difference(row.by_seed[measure], first.by_seed[measure], measure, folds=summary.folds)
             if found is not None:
                 yield f"{method}: {found}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.evaluation.beside import beside_run
+from rerank.evaluation.paired import run_difference
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
@@ -162,4 +162,4 @@ def _write(lists: Lists, scores: Array, output: str | Path) -> None:
     judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
     if lists.store.order is not None and judged:
         first = f"first stage {lists.store.order}"
-        log.info("%s: %s", output, beside_run(run, lists.run(lists.store.order), judged, "nDCG@10", first))
+        log.info("%s: %s", output, run_difference(run, lists.run(lists.store.order), judged, "nDCG@10", first))

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from rerank.errors import UserError
-from rerank.evaluation.beside import beside, shown_difference
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import Evaluator, PerQuery
+from rerank.evaluation.paired import paired_difference, shown_difference
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
@@ -220,7 +220,9 @@ class Measurer:
     def __call__(self, split: str, ranking: Array | RunTable) -> Measured:
         """Measure a ranking next to the first stage."""
         table, first = self.table(split, ranking), self.of_first_stage(split)
-        found = None if first is None else beside(table[self.monitor][None], first[self.monitor][None], self.monitor)
+        found = None
+        if first is not None:
+            found = paired_difference(table[self.monitor][None], first[self.monitor][None], self.monitor)
         return Measured(table.mean) if found is None else Measured(table.mean, found.difference, found.interval)
 
     def worth(self, mean: Mapping[str, float], scores: Array) -> float:
@@ -280,7 +282,7 @@ class Measurer:
         if lists is None or lists.store.order is None:
             return None, None
         run = lists.run(scores["validation"])
-        weight, _ = tune_weight(run, lists.run(), lists.qrels or {}, self.config.monitor)
+        weight = tune_weight(run, lists.run(), lists.qrels or {}, self.config.monitor)
         return weight, Mixed(model, {lists.store.order: weight}, 1 - weight) if weight else None
 
 

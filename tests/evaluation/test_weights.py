@@ -31,12 +31,9 @@ def same_documents(seed: int, ties: bool = False) -> tuple[Run, Run]:
 def test_tuning_finds_the_best_of_the_grid(seed: int) -> None:
     model, first = same_documents(seed)
     qrels = random_qrels(seed)
-    weight, table = tune_weight(model, first, qrels, "nDCG@5")
-    assert [w for w, _ in table] == list(GRID)
-    for w, value in table[::5]:
-        assert value == pytest.approx(evaluate(fuse([first, model], [w, 1 - w]), qrels, "nDCG@5").mean["nDCG@5"])
-    best = max(value for _, value in table)
-    assert weight == next(w for w, value in table if value == best)
+    weight = tune_weight(model, first, qrels, "nDCG@5")
+    means = [evaluate(fuse([first, model], [w, 1 - w]), qrels, "nDCG@5").mean["nDCG@5"] for w in GRID]
+    assert weight == GRID[int(np.argmax(means))]
 
 
 @few

@@ -14,7 +14,7 @@ from rerank.evaluation.measures import COUNTS, Evaluator, Qrels, Run, parse_meas
 
 
 @dataclass(frozen=True)
-class Beside:
+class PairedDifference:
     """Means of a ranking and of another, such as the first stage, and their paired difference.
 
     Attributes:
@@ -44,7 +44,7 @@ class Beside:
     def __str__(self) -> str:
         """Format the numbers and their interpretation.
 
-        >>> print(Beside("AP", 0.588, 0.569, 0.019, (-0.02, 0.06), 300, "bm25"))
+        >>> print(PairedDifference("AP", 0.588, 0.569, 0.019, (-0.02, 0.06), 300, "bm25"))
         AP 0.5880, bm25 0.5690, difference +0.0190 [-0.0200, +0.0600] (95 % interval, 300 queries): too close to call
         """
         interval = "" if self.interval is None else "95 % interval, "
@@ -60,12 +60,12 @@ def shown_difference(difference: float, interval: Sequence[float | None] | None)
     return f"{difference:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*ends) if ends else "")
 
 
-def beside(
+def paired_difference(
     ours: np.ndarray, first: np.ndarray, measure: str, against: str = "first stage", folds: np.ndarray | None = None
-) -> Beside | None:
+) -> PairedDifference | None:
     """Compare values ``[S, Q]``, a row per seed, with others ``[1, Q]``; None if no query has both.
 
-    >>> found = beside(np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]), "nDCG@10")
+    >>> found = paired_difference(np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]), "nDCG@10")
     >>> found.ours, found.first, found.difference
     (0.375, 0.625, -0.25)
     """
@@ -75,16 +75,16 @@ def beside(
     found = crossed_difference(difference, folds)
     means = float(np.nanmean(ours)), float(np.nanmean(first))
     interval = None if math.isnan(found.error) else found.interval
-    return Beside(measure, *means, found.mean, interval, found.queries, against)
+    return PairedDifference(measure, *means, found.mean, interval, found.queries, against)
 
 
-def beside_run(
+def run_difference(
     run: Run, first: Run, qrels: Qrels, measure: str | Measure, against: str = "first stage"
-) -> Beside | None:
+) -> PairedDifference | None:
     """Compare a ranking with another; None for a count, such as NumRet."""
     measure = parse_measures(measure)[0]
     if measure.NAME in COUNTS:
         return None
     values = Evaluator(qrels, measure)
     ours, theirs = values(run, "the ranking").values, values(first, against).values
-    return beside(ours, theirs, str(measure), against)
+    return paired_difference(ours, theirs, str(measure), against)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.evaluation.beside import beside, beside_run
+from rerank.evaluation.paired import paired_difference, run_difference
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 
@@ -15,7 +15,7 @@ VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 @given(first=VALUES, shift=st.sampled_from([-0.5, -0.25, 0.25, 0.5]))
 def test_a_constant_difference_is_found_and_not_certain(first: list[float], shift: float) -> None:
     values = np.array([first])
-    found = beside(values + shift, values, "AP")
+    found = paired_difference(values + shift, values, "AP")
     assert found is not None
     assert found.difference == pytest.approx(shift)
     assert found.ours - found.first == pytest.approx(shift)
@@ -24,7 +24,7 @@ def test_a_constant_difference_is_found_and_not_certain(first: list[float], shif
 
 
 def test_what_is_worse_beyond_chance_is_said() -> None:
-    found = beside(np.linspace(0.3, 0.4, 20)[None], np.full((1, 20), 0.5), "AP")
+    found = paired_difference(np.linspace(0.3, 0.4, 20)[None], np.full((1, 20), 0.5), "AP")
     assert found is not None
     assert found.interval is not None and found.interval[1] < 0
     assert found.verdict.startswith("worse") and str(found).endswith(found.verdict)
@@ -34,15 +34,15 @@ def test_a_loss_that_chance_may_do_is_said_as_such() -> None:
     rng = np.random.default_rng(0)
     difference = rng.normal(0, 0.2, 40)
     difference -= difference.mean() + 0.01
-    found = beside(0.5 + difference[None], np.full((1, 40), 0.5), "AP")
+    found = paired_difference(0.5 + difference[None], np.full((1, 40), 0.5), "AP")
     assert found is not None
     assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
     assert found.verdict == "too close to call"
 
 
 def test_one_query_has_no_verdict_and_equal_rankings_have_no_difference() -> None:
-    one = beside(np.array([[0.5]]), np.array([[0.25]]), "AP")
-    same = beside(np.array([[0.5, 0.25]]), np.array([[0.5, 0.25]]), "AP", "start bm25 + dense")
+    one = paired_difference(np.array([[0.5]]), np.array([[0.25]]), "AP")
+    same = paired_difference(np.array([[0.5, 0.25]]), np.array([[0.5, 0.25]]), "AP", "start bm25 + dense")
     assert one is not None and same is not None
     assert not one.verdict and str(one).endswith("difference +0.2500 (1 query)")
     assert same.verdict == "no difference" and ", start bm25 + dense 0.3750," in str(same)
@@ -52,7 +52,7 @@ def test_rankings_are_compared_on_the_same_queries() -> None:
     """Reciprocal ranks by hand: 1 and 1/2 against 1/2 and 1/2."""
     qrels = {"a": {"x": 1}, "b": {"x": 1}}
     good, bad = {"x": 2.0, "y": 1.0}, {"x": 1.0, "y": 2.0}
-    found = beside_run({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
+    found = run_difference({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
     assert found is not None
     assert (found.ours, found.first, found.difference, found.queries) == (0.75, 0.5, 0.25, 2)
-    assert beside_run({"a": good}, {"a": bad}, qrels, "NumRet") is None
+    assert run_difference({"a": good}, {"a": bad}, qrels, "NumRet") is None
