@@ -108,7 +108,8 @@ class TrainConfig:
         epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
             the lowest mean loss over the validation lists, ``last`` the last one; None takes the monitor.
         measures: measures reported for validation and test, separated by spaces.
-        test: whether to measure the test lists at the end; turn it off while you are still choosing anything.
+        test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
+            and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.
         patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
         checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
             last one is only seconds old.
