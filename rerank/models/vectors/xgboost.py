@@ -11,6 +11,9 @@ from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
+HIGHEST = 31
+"""Highest grade that XGBoost's exponential gain takes."""
+
 
 class XGBoost(Trees):
     """LambdaMART or pairwise boosting by XGBoost (Chen and Guestrin 2016), or one of our losses.
@@ -85,6 +88,12 @@ class XGBoost(Trees):
             params["lambdarank_num_pair_per_sample"] = self.settings["pairs"]
             if self.settings["objective"] == "rank:ndcg":
                 params["ndcg_exp_gain"] = gain == "exp-log2"
+                top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
+                if gain == "exp-log2" and top > HIGHEST:
+                    raise UserError(
+                        f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
+                        "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
+                    )
         data = self._data(train)
         self._sets = {"train": data}
         if validation is not None:
