@@ -197,9 +197,11 @@ def test_experiment_merges_several_files_in_order(tmp_path: Path, capsys: pytest
     one = write(tmp_path / "one.yaml", {"output": "x", "base": NETWORK, "methods": {"m": {"set": {"loss.k": 1}}}})
     two = write(tmp_path / "two.yaml", {"base": {"data.path": "there"}, "methods": {"n": {"set": {"epochs": 2}}}})
     words = [f"--config={one}", "--output=y", f"--config={two}", "--base.epochs=3", "--print_config"]
+    words += ["--folds", "1", "2", "--seeds", "3"]
     assert main(["experiment", *words]) == 0
     shown = yaml.safe_load(capsys.readouterr().out)
     assert (shown["output"], shown["base"]["epochs"]) == ("y", 3)
+    assert (shown["folds"], shown["seeds"]) == ([1, 2], [3])
     assert shown["base"]["data"]["init_args"]["path"] == "there"
     assert shown["base"]["model"] == NETWORK["model"], "a preset of 1024 is a text still"
     assert {name: method["set"] for name, method in shown["methods"].items()} == {
