@@ -65,7 +65,13 @@ class Section:
     caption: Sequence[str] = ()
     names: int = 1
 
-    def _frame(self, show: Callable[[TableCell], str]) -> pd.DataFrame:
+    def _frame(self, escape: Callable[[str], str], bold: str, mark: str) -> pd.DataFrame:
+        """Format the cells as strings with templates for the best and for marks."""
+
+        def show(cell: TableCell) -> str:
+            text = bold.format(escape(cell.text)) if cell.best else escape(cell.text)
+            return text + mark.format(cell.marks) if cell.marks else text
+
         header, *rows = [list(map(show, row)) for row in (plain(*self.header), *self.rows)]
         return pd.DataFrame(rows, columns=header)
 
@@ -86,38 +92,28 @@ class Section:
 
     def markdown(self) -> list[str]:
         """Return lines of Markdown, the best in bold, marks as superscripts."""
-
-        def show(cell: TableCell) -> str:
-            text = f"**{in_markdown(cell.text)}**" if cell.best else in_markdown(cell.text)
-            return f"{text}<sup>{cell.marks}</sup>" if cell.marks else text
-
-        frame = self._frame(show)
+        frame = self._frame(in_markdown, "**{}**", "<sup>{}</sup>")
         ruler = ["---", *["---:"] * (len(self.header) - 1)]
         return [f"| {' | '.join(line)} |" for line in (frame.columns, ruler, *frame.to_numpy())]
 
     def latex(self) -> str:
         """Return LaTeX (package booktabs)."""
-
-        def show(cell: TableCell) -> str:
-            text = cell.text.translate(_LATEX)
-            text = f"{{}}{text}" if text[:1] in ("[", "*") else text  # \\ would take these for an argument
-            text = rf"\textbf{{{text}}}" if cell.best else text
-            return rf"{text}$^{{\mathrm{{{cell.marks}}}}}$" if cell.marks else text
-
+        frame = self._frame(_in_latex, r"\textbf{{{}}}", r"$^{{\mathrm{{{}}}}}$")
         caption, columns = " ".join(self.caption).translate(_LATEX), "l" + "r" * (len(self.header) - 1)
-        latex: str = self._frame(show).to_latex(index=False, escape=False, caption=caption, column_format=columns)
+        latex: str = frame.to_latex(index=False, escape=False, caption=caption, column_format=columns)
         return latex
 
     def html(self) -> str:
         """Return an HTML table."""
-
-        def show(cell: TableCell) -> str:
-            text = f"<b>{escape(cell.text)}</b>" if cell.best else escape(cell.text)
-            return f"{text}<sup>{cell.marks}</sup>" if cell.marks else text
-
         with pd.option_context("display.max_colwidth", None):
-            table: str = self._frame(show).to_html(index=False, escape=False, border=0)
+            frame = self._frame(escape, "<b>{}</b>", "<sup>{}</sup>")
+            table: str = frame.to_html(index=False, escape=False, border=0)
         return table
+
+
+def _in_latex(text: str) -> str:
+    """Escape text; the line break before it would take a leading bracket or star for an argument."""
+    return ("{}" if text.startswith(("[", "*")) else "") + text.translate(_LATEX)
 
 
 def queries_sentence(table: PerQuery) -> str:
