@@ -102,7 +102,7 @@ class TrainConfig:
             forward pass however long a list is. auto is full if the tokens of a micro-batch fit in memory, else cached.
             The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
-            always float32. fp16 scales the loss, and repeats a step with half the scale if it overflows.
+            always float32. fp16, on a GPU only, scales the loss, and skips a step whose gradient overflows.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
         epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
