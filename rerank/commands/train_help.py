@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import MISSING, Field, fields
@@ -36,11 +37,12 @@ def help_for(argv: Sequence[str]) -> str | None:
 
 
 def page() -> str:
-    """What is needed, examples, then all other options with their defaults."""
+    """Format needed options, the others with defaults and short explanations, and examples."""
     text = files("rerank.commands").joinpath("train.txt").read_text("utf-8").rstrip()
     options = {field.name: _default(field) for field in fields(TrainConfig)}
     rates = {field.name: _default(field) for field in fields(Optimization)}
-    return text.format_map(options | {"optimization": Namespace(**rates)})
+    text = text.format_map(options | {"optimization": Namespace(**rates)})
+    return re.sub(r"(?m)^(  --[\w.]+ (?:\"[^\"]*\"|\S+))  (?=\S)", lambda line: f"{line[1]:<39}", text)
 
 
 def kinds_of(key: str) -> str:
