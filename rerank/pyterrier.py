@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.serving.ranker import Question, scores_of
+from rerank.scoring.questions import Question, scores_of
 
 
 class RerankTransformer(pt.Transformer):

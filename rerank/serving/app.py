@@ -25,9 +25,9 @@ from starlette.routing import Route
 from rerank import __version__
 from rerank.errors import UserError, nearest
 from rerank.kernels.memory import give_back
-from rerank.progress import log
+from rerank.scoring.questions import Question
 from rerank.serving.limits import Limits
-from rerank.serving.ranker import Body, Question, Ranker
+from rerank.serving.ranker import Body, Ranker
 from rerank.storage.arrow import Array
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
@@ -56,13 +56,15 @@ class Service:
             yield
             self.thread.shutdown(cancel_futures=True)
 
-        routes = [Route(path, self.scored, methods=["POST"]) for path in PATHS]
+        routes = [Route(path, self.rerank, methods=["POST"]) for path in PATHS]
         routes += [
             Route("/health", lambda _: _json({"status": "ok"})),
             Route("/info", self.info),
             Route("/metrics", self.counts),
         ]
-        handlers: Mapping[Any, Any] = {HTTPException: _refused, UserError: _wrong}
+        handlers: Mapping[Any, Any] = dict.fromkeys(
+            (HTTPException, UserError, ClientDisconnect, Exception), self.refused
+        )
         app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
         app.router.redirect_slashes = False
         return app
@@ -78,29 +80,9 @@ class Service:
         self.check_key(request)
         return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
-    async def scored(self, request: Request) -> Response:
-        """Answer a request for scores, and count it."""
-        started = time.perf_counter()
-        try:
-            response = await self.rerank(request)
-        except HTTPException as error:
-            response = await _refused(request, error)
-        except UserError as error:
-            response = await _wrong(request, error)
-        except ClientDisconnect:
-            response = Response(status_code=GONE)
-        except asyncio.CancelledError:
-            response = _message(503, "the service stops")
-        except Exception:
-            log.exception("%s", request.url.path)
-            response = _message(500, "an error of the service; its log says more")
-        self.metrics.requests[response.status_code] += 1
-        if response.status_code == 200:
-            self.metrics.seconds += time.perf_counter() - started
-        return response
-
     async def rerank(self, request: Request) -> Response:
         """Read a request, wait for its scores and write the answer."""
+        started = time.perf_counter()
         self.check_key(request)
         limits = self.limits
         if self.metrics.inside >= limits.queue:
@@ -120,9 +102,31 @@ class Service:
         finally:
             self.metrics.inside -= 1
         try:
-            return _json(body.answer(ranker, question.texts, scores))
+            response = _json(body.answer(ranker, question.texts, scores))
         except (ValueError, RecursionError) as error:
             raise UserError("documents: cannot be returned as JSON; leave return_documents out") from error
+        self.metrics.requests[200] += 1
+        self.metrics.seconds += time.perf_counter() - started
+        return response
+
+    async def refused(self, request: Request, error: Exception) -> Response:
+        """Answer an error with a status and one line; errors of ours are logged by uvicorn."""
+        path, status, message = request.url.path, 500, "an error of the server; its log says more"
+        headers: dict[str, str] = {}
+        if isinstance(error, UserError):
+            status, message = 400, str(error)
+        elif isinstance(error, ClientDisconnect):
+            status, message = GONE, "the client disconnected"
+        elif isinstance(error, HTTPException):
+            status, message, headers = error.status_code, error.detail, dict(error.headers or {})
+        if status == 404 and path not in PATHS:
+            message = f"{path}: no such path; POST {', '.join(PATHS)}, or GET /info"
+        elif status == 405:
+            message = f"{path} does not take {request.method}"
+        if path in PATHS and request.method == "POST":
+            self.metrics.requests[status] += 1
+        more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+        return _json({"message": message}, status, {**headers, **more.get(status, {})})
 
     async def read(self, request: Request) -> bytes:
         """Read the body up to the limit; the rest is dropped, so that the client reads the refusal."""
@@ -223,24 +227,6 @@ def _labelled(label: str, values: Mapping[Any, float]) -> dict[str, float]:
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(json.dumps(content, allow_nan=False) + "\n", status, headers, "application/json")
-
-
-def _message(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    extra = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
-    return _json({"message": message}, status, {**(headers or {}), **extra.get(status, {})})
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404 and request.url.path not in PATHS:
-        return _message(404, f"{request.url.path}: no such path; POST {', '.join(PATHS)}, or GET /info")
-    if error.status_code == 405:
-        return _message(405, f"{request.url.path} does not take {request.method}", error.headers)
-    return _message(error.status_code, error.detail)
-
-
-async def _wrong(_: Request, error: Exception) -> Response:
-    return _message(400, str(error))
 
 
 def server_of(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> uvicorn.Server:

@@ -20,7 +20,7 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
-from rerank.serving.ranker import Question, scores_of
+from rerank.scoring.questions import Question, scores_of
 from tests.builders import make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
