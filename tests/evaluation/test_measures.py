@@ -149,12 +149,6 @@ def test_ties_keep_the_given_order_whatever_the_ids(ids: tuple[str, str]) -> Non
     assert evaluate({"q": {other: 1.0, relevant: 1.0}}, qrels, "RR").mean["RR"] == 0.5
 
 
-def test_scores_are_compared_as_float32() -> None:
-    qrels = {"q": {"a": 1}}
-    assert evaluate({"q": {"b": 1.0, "a": 1.0 + 1e-9}}, qrels, "RR").mean["RR"] == 0.5
-    assert evaluate({"q": {"b": 1.0, "a": 1.0 + 1e-6}}, qrels, "RR").mean["RR"] == 1
-
-
 @few
 @given(seeds)
 def test_policies_for_empty_queries_are_related_by_arithmetic(seed: int) -> None:

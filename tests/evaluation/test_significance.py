@@ -129,11 +129,3 @@ def test_undefined_p_values_stay_so_and_disturb_nothing(p: list[float], method: 
     order = list(range(len(p)))
     random.shuffle(order)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])  # type: ignore[arg-type]
-
-
-def test_without_an_effect_five_percent_are_significant() -> None:
-    rng = np.random.default_rng(0)
-    draws = [rng.normal(0, 0.2, 40) for _ in range(600)]
-    for test in TESTS:
-        share = np.mean([p_value(test, draw) < 0.05 for draw in draws])
-        assert share == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 600))
