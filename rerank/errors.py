@@ -51,10 +51,6 @@ def needed(what: str, package: str, extra: str) -> Any:
         raise UserError(f"{what} needs {package}; pip install 'rerank-direct[{extra}]'") from error
 
 
-class NoModelError(UserError):
-    """Rankings are needed of a training whose model is not there any more."""
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """Suggest a known name, to append to an error about an unknown one; empty if none is close.
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 
 def best_of(
@@ -20,11 +18,6 @@ def best_of(
             work()
             seconds[name] = min(seconds[name], clock() - started)
     return seconds
-
-
-def rerank_command(*words: str | Path) -> list[str]:
-    """``rerank WORDS``, for a process of its own."""
-    return [sys.executable, "-m", "rerank", *map(str, words)]
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
