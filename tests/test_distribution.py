@@ -31,7 +31,7 @@ def test_names_and_versions_agree() -> None:
     assert PROJECT["version"] == __version__
     assert f"version: {__version__}" in (ROOT / "CITATION.cff").read_text()
     assert "## Unreleased" in (ROOT / "CHANGELOG.md").read_text()
-    assert "rerank-direct" in (ROOT / "README.md").read_text()
+    assert "rerank-direct" in (ROOT / "docs" / "start.md").read_text()
     for file in (ROOT / "rerank").rglob("*.py"):
         assert "pip install 'rerank[" not in file.read_text(), f"{file}: the index has another project of that name"
 

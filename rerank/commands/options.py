@@ -85,7 +85,8 @@ def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
         name, equals, value = word.partition("=")
         hint = types.get(name.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
         values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
-        if re.match(r"(typing\.)?(Optional\[)?[Ll]ist\[", hint) and not (value or [*values, ""][0]).startswith("["):
+        is_list = re.match(r"(typing\.)?(Optional\[)?[Ll]ist\[", hint) is not None
+        if is_list and not (value or [*values, ""][0]).startswith(("[", "null")):
             lists.setdefault(name, []).extend([value, *values] if equals else values)
             position += len(values)
             numbers |= {name} if "int" in hint else set()

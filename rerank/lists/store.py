@@ -47,7 +47,10 @@ class Store:
         return cls(read_manifest(folder), folder)
 
     def __str__(self) -> str:
-        return str(self.folder or self.manifest["collection"]["name"])
+        """Name the folder, or the source of lists in memory and of parsed feature files, whose folder is in the cache."""
+        if self.folder is None or "features" in self.manifest:
+            return str(self.manifest["collection"]["name"])
+        return str(self.folder)
 
     @property
     def order(self) -> str | None:

@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a column that the lists lack": (lambda t: t.lists.column("splade"), r"has no column 'splade'; there are bm25"),
     "scores of other lists": (lambda t: t.lists.run(np.zeros(2)), r"the shape \[2\]; .* has 24 candidates"),
     # judgments and runs
-    "a half grade": (lambda t: as_qrels({"1": {"a": 0.5}}), r"grade '0\.5'; expected a whole number"),
+    "a half grade": (lambda t: as_qrels({"1": {"a": 0.5}}), r"grade 0\.5; expected a whole number"),
     "judgments that are a list": (
         lambda t: as_qrels({"1": ["a"] * 1000}),
         r"^[^\n]{,60}expected a dictionary from document ids[^\n]{,80}$",  # the list itself is not in it
