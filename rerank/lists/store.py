@@ -47,7 +47,7 @@ class Store:
         return cls(read_manifest(folder), folder)
 
     def __str__(self) -> str:
-        """Name the folder, or the source of lists in memory and of parsed feature files, whose folder is in the cache."""
+        """Name the folder; of lists in memory and parsed feature files (a folder in the cache) the source."""
         if self.folder is None or "features" in self.manifest:
             return str(self.manifest["collection"]["name"])
         return str(self.folder)
