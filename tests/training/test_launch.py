@@ -195,7 +195,7 @@ def test_every_launcher_trains_and_logs_the_cut(
     done = launched(launcher, tmp_path, *words)
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"{line}\n" in done.stderr
-    assert (tmp_path / "run" / "measures.json").exists()
+    assert (tmp_path / "run" / "results.json").exists()
 
 
 @pytest.mark.slow
