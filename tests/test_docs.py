@@ -63,7 +63,7 @@ CHECKS = {
     'model.save("reranker")': 'rerank.load("reranker").predict([("what is a wing", "a jet")]).shape == (1,)',
     "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
 }
-"""What holds after a snippet that contains these words; ``last`` is the value of its last expression."""
+"""Conditions after the snippet that contains these words; ``last`` is the value of its last expression."""
 
 
 @cache

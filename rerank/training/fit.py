@@ -110,7 +110,7 @@ class Training:
 
     @property
     def ranker(self) -> Model:
-        """What ``best/`` ranks by: the model, interpolated with the first stage if validation gave that a weight."""
+        """The ranker in ``best/``: the model, interpolated with the first stage if validation gave that a weight."""
         mix = read_contract(self.folder / "best").get(MIX)
         return self.model if mix is None else Mixed(self.model, **mix)
 

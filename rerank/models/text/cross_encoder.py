@@ -228,7 +228,7 @@ class CrossEncoder(TextScorer):
     def token_inputs(
         self, tokens: Tokens, query: Array, document: Array, instructions: Sequence[str | None] = ()
     ) -> Inputs:
-        """What is read of texts as token ids, of which candidates are pairs; each query may have an instruction."""
+        """Prepare the inputs of candidates, pairs of token ids; each query may have an instruction."""
         templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
         each = [templates[text] if text else self.template for text in instructions] if templates else None
         pairs = tokens, query, document, self.template, each

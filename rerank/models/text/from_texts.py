@@ -35,7 +35,7 @@ class TextScorer(RanksTexts, Scorer):
     def pair_inputs(
         self, queries: Sequence[str], documents: Sequence[str], instructions: Sequence[str | None] = ()
     ) -> Inputs:
-        """What is read of pairs of texts, and of the instruction of each pair."""
+        """Prepare the inputs of pairs of texts, each with its instruction, if any."""
 
     def predict(  # type: ignore[override]  # what others call options is refused with a hint
         self,

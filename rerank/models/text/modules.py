@@ -121,7 +121,7 @@ class ModularNetwork(nn.Module):
 
     @property
     def reads(self) -> str | None:
-        """Which states the first module reads: ``cls``, ``mean``, or None for others."""
+        """The pooling of the first module: ``cls``, ``mean``, or None for any other."""
         mode = getattr(self.scorer[0], "pooling_mode", None)
         return mode if mode in ("cls", "mean") else None
 

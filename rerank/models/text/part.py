@@ -70,7 +70,7 @@ class Spec:
 
 
 class Loaded(NamedTuple):
-    """What a part found in the folder; its network scores rows of tokens as ``.logits``, ``[n, 1]``.
+    """A model as read from its folder; ``network`` scores rows of tokens as ``.logits``, ``[n, 1]``.
 
     With ``one_length`` only rows of equal length may be scored together.
     """
