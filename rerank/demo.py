@@ -169,7 +169,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     def search() -> Sequence[Scored]:
         texts = {one.name: f"{split_name(one.name)} {one.signature}. {one.sentence}" for one in entries()}
         index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
-        return BM25().search(index, [Query("question", question)], depth=DEPTH, progress=False)["question"]
+        return BM25().search(index, [Query("question", question)], depth=DEPTH)["question"]
 
     with working("looking for answers"), ThreadPoolExecutor(1) as pool:
         gc.disable()

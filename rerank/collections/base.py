@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -50,17 +50,6 @@ class Collection(Protocol):
 
     def fingerprint(self) -> str:
         """Return a hex digest that changes when the documents or the chosen fields change."""
-
-
-@runtime_checkable
-class ById(Protocol):
-    """Methods of collections in which documents can be looked up."""
-
-    def cheaper_by_id(self, wanted: int) -> bool:
-        """Return True if looking up this many documents is cheaper than streaming all."""
-
-    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        """Yield the documents with these ids, in the order of ``documents``; others are left out."""
 
 
 def checked_id(value: object, where: str) -> str:

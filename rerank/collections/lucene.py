@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,10 @@ from rerank.collections.jvm import java_class, start_jvm
 from rerank.collections.lines import ChosenFields, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
-from rerank.storage.arrow import batched
 from rerank.storage.files import digest
 
 MANIFEST = "rerank.json"
 """In an index of ours: the collection and the settings that it was built from."""
-
-LOOKUPS = 1000
-"""Ids looked up at a time."""
 
 
 def prebuilt_index(name: str) -> Path:
@@ -85,29 +81,13 @@ class LuceneCollection:
         self.index = find_index(path)
 
     def documents(self) -> Iterator[Document]:
-        with open_index(self.index) as searcher:
-            yield from self._numbered(searcher, range(searcher.get_total_num_docs()))
-
-    def cheaper_by_id(self, wanted: int) -> bool:
-        """Return True for less than half of the documents: finding one costs as much as reading it."""
-        return self.fields is None and 2 * wanted < self.document_count()
-
-    def documents_by_id(self, ids: Set[str]) -> Iterator[Document]:
-        with open_index(self.index) as searcher:
-            inner = java_class("org.apache.lucene.search.IndexSearcher")(searcher.reader)
-            numbers: list[int] = []
-            for some in batched(sorted(ids), LOOKUPS):
-                query = id_query(some)
-                numbers += [hit.doc for hit in inner.search(query, max(1, inner.count(query))).scoreDocs]
-            yield from self._numbered(searcher, sorted(numbers))
-
-    def _numbered(self, searcher: Any, numbers: Iterable[int]) -> Iterator[Document]:
         chosen = ChosenFields(self.fields)
-        for number in numbers:
-            stored = searcher.doc(number)
-            id = stored.get("id")
-            where = f"{self.index}: document {id!r}"
-            yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
+        with open_index(self.index) as searcher:
+            for number in range(searcher.get_total_num_docs()):
+                stored = searcher.doc(number)
+                id = stored.get("id")
+                where = f"{self.index}: document {id!r}"
+                yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
         chosen.check(str(self.index))
 
     def queries(self) -> Iterator[Query]:
@@ -123,16 +103,6 @@ class LuceneCollection:
     def fingerprint(self) -> str:
         """Return a digest of the list of segments, which have ids of their own, and the chosen fields."""
         return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
-
-
-def id_query(ids: Iterable[str]) -> Any:
-    """Make a Lucene query for the documents with one of these ids."""
-    term, query = (java_class(f"org.apache.lucene.{name}") for name in ("index.Term", "search.TermQuery"))
-    either = java_class("org.apache.lucene.search.BooleanClause$Occur")
-    chosen = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-    for id in ids:
-        chosen.add(query(term("id", id)), either.SHOULD)
-    return chosen.build()
 
 
 def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:

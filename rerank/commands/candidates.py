@@ -29,20 +29,19 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
 
 
-def lists(folder: str, measures: str | None = None, trained_on: list[str] | None = None) -> None:
+def lists(folder: str, measures: str | None = None) -> None:
     """Show what a lists folder holds, and the best possible reranking.
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
         measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
-        trained_on: lists folders that models are trained on: shows what these lists share with them.
     """
     from rerank.lists.view import Lists
 
     opened = Lists.open(folder)
     from rerank.evaluation.overview import overview
 
-    print(overview(opened, measures, trained_on=list(map(Lists.open, trained_on or []))))
+    print(overview(opened, measures))
 
 
 def add(

@@ -12,7 +12,6 @@ from pandas import DataFrame, RangeIndex
 
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
 from rerank.evaluation.render import queries_sentence
-from rerank.lists.neighbours import in_common
 from rerank.lists.view import Lists
 from rerank.progress import screen, tqdm
 from rerank.storage.arrow import Array
@@ -39,7 +38,6 @@ class Overview:
             means of the measures, if there are judgments.
         depths: a row per depth of reranking: ``recall`` and the main measure of the best possible order.
         missed: share of the relevant documents that are not candidates, averaged over the queries that have some.
-        shared: by name of training lists, the numbers of queries and documents in common with them.
         best: values of the best possible order.
     """
 
@@ -47,7 +45,6 @@ class Overview:
     systems: DataFrame
     depths: DataFrame
     missed: float
-    shared: dict[str, DataFrame]
     best: PerQuery | None
 
     def __str__(self) -> str:
@@ -55,7 +52,6 @@ class Overview:
         counts = [f"{n:.0f} ({share:.0%})" for n, share in zip(self.systems["candidates"], shares, strict=True)]
         blocks = [_text(self.systems.assign(candidates=counts))]
         blocks += [_text(self.depths)] if len(self.depths) else []
-        blocks += [f"in common with {name}:\n{_text(frame)}" for name, frame in self.shared.items()]
         notes = [line for sentence in self._notes() for line in textwrap.wrap(sentence, screen())]
         return "\n".join([*self._sizes(), "", *(f"{block}\n" for block in blocks), *notes])
 
@@ -85,13 +81,12 @@ class Overview:
         yield f"{queries_sentence(self.best)} Ties as in trec_eval: by document id."
 
 
-def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lists] = ()) -> Overview:
+def overview(lists: Lists, measures: str | None = None) -> Overview:
     """Compute statistics of lists, without added documents and with trec_eval's order of ties.
 
     Args:
         lists: the lists.
         measures: measures, the main one first; by default nDCG@10, AP, and recall at 10, 100 and the lists' depth.
-        trained_on: training lists to count common queries and documents with.
     """
     deepest = int(lists.lengths.max(initial=0))
     chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
@@ -113,13 +108,9 @@ def overview(lists: Lists, measures: str | None = None, trained_on: Sequence[Lis
         found_by_query = top.values[1][~top.without_relevant[1]]
         missed = 1 - float(found_by_query.mean()) if len(found_by_query) else missed
         depths.append([depth, top.mean[f"R@{depth}"], top.mean[str(chosen[0])]])
-    shared = {}
-    for others in trained_on:
-        common = {name: numbers for name, *numbers in in_common(lists, others)}
-        shared[str(others.store)] = DataFrame.from_dict(common, orient="index", columns=["here", "there"])
     systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
     reached = DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"])
-    return Overview(lists, systems, reached, missed, shared, best)
+    return Overview(lists, systems, reached, missed, best)
 
 
 def _by_grade(lists: Lists) -> Array:

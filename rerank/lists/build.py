@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection as Collected
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.collections import Collection, Document, Qrels, Query
-from rerank.collections.base import ById
 from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
@@ -20,17 +18,13 @@ from rerank.lists.layout import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import log, tqdm
-from rerank.retrieval.bm25 import PAIRS
+from rerank.retrieval.bm25 import PAIRS, ScoreDocuments
 from rerank.retrieval.fuse import Pool
-from rerank.retrieval.known import ScoreKnown
 from rerank.retrieval.runs import Run, write_run
 from rerank.storage.arrow import Array, batched, write_arrow
 
 BATCH = 4096
 """Documents written at a time."""
-
-LOOKUPS = 1 << 20
-"""Documents looked up by their ids at the most, as memory holds these ids."""
 
 LACKING = -1
 """The row of a document that the collection has not given."""
@@ -54,7 +48,7 @@ def build_lists(
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
     add_relevant: bool = False,
-    score_added: ScoreKnown | None = None,
+    score_added: ScoreDocuments | None = None,
     keep_self: bool = False,
     replace: bool = False,
 ) -> Lists:
@@ -95,7 +89,7 @@ def build_lists(
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 
-    def lists(pool: Pool, score: ScoreKnown | None = None) -> Iterator[_List]:
+    def lists(pool: Pool, score: ScoreDocuments | None = None) -> Iterator[_List]:
         for query in queries:
             documents, scores = pool.candidates(query.id, depth)
             there = set(documents)
@@ -111,7 +105,8 @@ def build_lists(
         rows = {id: LACKING for query in ranked for id in query.documents}
         asked = {} if keep_self else {query.id: query.text for query in queries if query.id in rows}
         rows |= {id: LACKING for query in asked for id in pool.candidates(query, depth + 1)[0]}
-        found = _found(collection, rows, missing)
+        log.info("%s: reading all documents, of which %d are candidates", collection.name, len(rows))
+        found = tqdm(collection.documents(), "documents", collection.document_count(), unit=" documents", disable=None)
         selves: set[str] = set()
         texts = _documents(_noted(found, asked, selves), rows, counts, missing)
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
@@ -165,19 +160,6 @@ class _List(NamedTuple):
     documents: list[str]
     scores: Array
     added: int
-
-
-def _found(collection: Collection, candidates: Collected[str], judged: Collected[str]) -> Iterable[Document]:
-    """Read candidates and judged documents, or all documents, whichever is cheaper; the order is the same."""
-    total: int | None
-    wanted = len(candidates) + len(judged)
-    if wanted <= LOOKUPS and isinstance(collection, ById) and collection.cheaper_by_id(wanted):
-        log.info("%s: looking up %d documents by their ids", collection.name, wanted)
-        found, total = collection.documents_by_id({*candidates, *judged}), wanted
-    else:
-        log.info("%s: reading all documents, of which %d are candidates", collection.name, len(candidates))
-        found, total = collection.documents(), collection.document_count()
-    return tqdm(found, desc="documents", total=total, unit=" documents", disable=None)
 
 
 def _noted(documents: Iterable[Document], queries: Mapping[str, str], selves: set[str]) -> Iterator[Document]:

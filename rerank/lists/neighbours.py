@@ -104,19 +104,3 @@ def seen_queries(
     known = set(chain.from_iterable(_relevant(judged) for qrels in trained for judged in qrels.values()))
     shared = _one_document(documents, known & set(chain.from_iterable(map(_relevant, tested.values()))))
     return {query for query, judged in tested.items() if not shared.isdisjoint(_relevant(judged))}
-
-
-def in_common(lists: Lists, others: Lists) -> Iterator[tuple[str, int, int]]:
-    """Count what two sets of lists share: its name, and the number of queries (or candidates) on either side."""
-    sides = (lists, others), (others, lists)
-    ids = set(lists.query_ids) & set(others.query_ids)
-    yield "queries of one id", len(ids), len(ids)
-    if lists.store.has_text and others.store.has_text:
-        here, there = (int(np.isin(one.query_keys, other.query_keys).sum()) for one, other in sides)
-        yield "queries of equal text", here, there
-    tables = [lists.store.documents, others.store.documents]
-    here, there = (len(seen_queries(one.qrels or {}, [other.qrels or {}], tables)) for one, other in sides)
-    yield "queries with a relevant document in common", here, there
-    candidates = set(lists.document_ids(np.unique(lists.documents)))
-    same = len(_one_document(tables, candidates & set(others.document_ids(np.unique(others.documents)))))
-    yield "distinct candidates", same, same

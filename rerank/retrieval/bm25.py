@@ -8,11 +8,11 @@ import mmap
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,50 +20,35 @@ import pyarrow as pa
 from rerank.collections.base import Collection, Query
 from rerank.collections.jvm import anserini_jar, java_class
 from rerank.collections.lucene import MANIFEST, LuceneCollection, open_index
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.progress import tqdm
-from rerank.retrieval.runs import Run, RunTable, Scored
+from rerank.retrieval.runs import RunTable
 from rerank.settings.ranges import NotNegative, Share, check_arguments
-from rerank.storage.arrow import FlatFile, batched
+from rerank.storage.arrow import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, read_json, warn_once, write_json
 from rerank.storage.locks import exclusive_lock
 
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""
 
-_LANGUAGES = Path(__file__).with_name("languages.tsv").read_text(encoding="utf-8")
-ANALYZERS = dict(line.split() for line in _LANGUAGES.splitlines())
-"""Analysers by the code of their language (ISO 639). Chinese and Korean are cut into pairs of characters."""
-
 PAIRS = 1 << 17
 """Pairs of a query and a document that are held at a time, about 20 MB of memory."""
 
-DOCUMENTS = pa.schema([("document", pa.large_string())])
-SCORES = pa.schema([("score", pa.float32())])
+FOUND = pa.schema([("document", pa.large_string()), ("score", pa.float32())])
 BATCH = 1000
 # Java's trim() takes these away, and Anserini refuses a document without anything else.
 BLANK = "".join(map(chr, range(0x21)))
 
 
 def analyzer_name(language: str) -> str:
-    """Return the name of a language's analyser, which an index stores.
-
-    >>> analyzer_name("de")
-    'org.apache.lucene.analysis.de.GermanAnalyzer'
-    """
-    if language not in ANALYZERS:
-        raise UserError(
-            f"language: Lucene has no analyser for {language!r}{nearest(language, ANALYZERS)}; "
-            f"there are {', '.join(sorted(ANALYZERS))}"
-        )
-    return ANALYZERS[language]
-
-
-def analyzer(language: str) -> Any:
-    """Return the analyser of a language other than English, and register it with Anserini's indexer."""
-    known = java_class("io.anserini.analysis.AnalyzerMap")
-    known.analyzerMap.put(language, analyzer_name(language))  # Anserini's own table lacks Greek, Romanian and others
-    return known.getLanguageSpecificAnalyzer(language)
+    """Return the name of a language's analyser, which an index stores."""
+    if language == "en":
+        return ENGLISH
+    known = java_class("io.anserini.analysis.AnalyzerMap").analyzerMap
+    if (name := known.get(language)) is None:
+        there = ", ".join(sorted(["en", *known.keySet().toArray()]))
+        raise UserError(f"--language: Anserini has no analyser for {language!r}; use one of {there}")
+    return str(name)
 
 
 def build_index(collection: Collection, threads: int | None = None, language: str = "en") -> Path:
@@ -99,8 +84,7 @@ def build_index(collection: Collection, threads: int | None = None, language: st
 
 def _index(collection: Collection, folder: Path, threads: int, language: str) -> dict[str, int]:
     arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", "-threads", str(threads)]
-    if analyzer_name(language) != ENGLISH:
-        analyzer(language)
+    if language != "en":
         arguments += ["-language", language]
     indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
     count = added = indexed = 0
@@ -146,50 +130,77 @@ class BM25:
 
     def __post_init__(self) -> None:
         check_arguments(BM25, vars(self))
-        analyzer_name(self.language)
 
     def search(
-        self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None, progress: bool = True
-    ) -> Run:
+        self,
+        index: Path,
+        queries: Iterable[Query],
+        depth: int = 150,
+        threads: int | None = None,
+        folder: Path | None = None,
+    ) -> RunTable:
         """Search for all queries.
 
         Args:
             index: folder of a Lucene index, see `build_index` and `rerank.collections.lucene.prebuilt_index`.
-            queries: what to search for.
-            depth: how many documents a query gets at the most.
-            threads: how many threads search; by default one a core.
-            progress: whether to show a progress bar.
+            queries: the queries.
+            depth: documents per query at most.
+            threads: number of threads; by default one a core.
+            folder: folder of the nameless file that holds the documents; by default the system's temporary folder.
 
         Returns:
             The queries in the order given, each with its documents, best first, ties by document id as strings. Scores
             are rounded to four digits, and tied ones lowered by a millionth each, as Anserini does. Queries that match
             nothing have an empty list.
         """
-        queries = list(queries)
-        results = self.results(index, queries, depth, threads)
-        with tqdm(results, "BM25", len(queries), unit=" queries", disable=None if progress else True) as bar:
-            return {query.id: found for query, found in zip(queries, bar, strict=True)}
+        queries, lengths = list(queries), [0]
+        with tempfile.TemporaryFile(dir=folder) as file:
+            with (
+                pa.ipc.new_stream(file, FOUND) as writer,
+                contextlib.closing(self._results(index, queries, depth, threads or os.cpu_count() or 1)) as results,
+                tqdm(results, "BM25", len(queries), unit=" queries", disable=None) as ranked,
+            ):
+                for lists in batched(ranked, max(1, PAIRS // depth)):
+                    hits = list(chain.from_iterable(lists))
+                    lengths.extend(map(len, lists))
+                    columns = [hit.docid for hit in hits], np.array([hit.score for hit in hits], np.float32)
+                    writer.write_batch(pa.record_batch(list(map(pa.array, columns, FOUND.types)), schema=FOUND))
+            file.flush()
+            found = pa.ipc.open_stream(pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))).read_all()
+        return RunTable(
+            [query.id for query in queries], np.cumsum(lengths), found["document"], found["score"].to_numpy()
+        )
 
-    def results(
-        self, index: Path, queries: Iterable[Query], depth: int = 150, threads: int | None = None
-    ) -> Generator[list[Scored]]:
-        """Search for one query after the other, as `search` does; memory holds the lists of 32 queries a thread."""
-        threads = threads or os.cpu_count() or 1
+    def _results(self, index: Path, queries: Sequence[Query], depth: int, threads: int) -> Generator[list[Any]]:
+        """Yield Anserini's hits of one query after the other; memory holds those of 32 queries a thread."""
         java_list = java_class("java.util.ArrayList")
         with open_index(index) as searcher:
             self.configure(searcher, index)
             for batch in batched(queries, 32 * threads):
                 texts, ids = java_list(), java_list()
                 for query in batch:
-                    texts.add(query.text.encode(errors="replace").decode())
+                    texts.add(java_text(query))
                     ids.add(query.id)
                 found = searcher.batch_search(texts, ids, depth, threads)
                 for query in batch:
-                    ranked = [Scored(hit.docid, hit.score) for hit in found.get(query.id)]
-                    id, times = Counter(document.id for document in ranked).most_common(1)[0] if ranked else ("", 0)
+                    hits = list(found.get(query.id))
+                    id, times = Counter(hit.docid for hit in hits).most_common(1)[0] if hits else ("", 0)
                     if times > 1:  # as in some indexes that others made
                         raise UserError(f"{index}: has several documents of the id {id!r}; index it again, each once")
-                    yield ranked
+                    yield hits
+
+    @contextlib.contextmanager
+    def scorer(self, index: Path) -> Iterator[ScoreDocuments]:
+        """Open an index to score documents by their ids, as a search would, but for ties; 0 without a common term."""
+        score = java_class("io.anserini.index.IndexReaderUtils").computeQueryDocumentScoreWithSimilarityAndAnalyzer
+        with open_index(index) as searcher:
+            self.configure(searcher, index)
+            about = searcher.get_similarity(), searcher.get_analyzer()
+
+            def scores(query: Query, ids: Sequence[str]) -> list[float]:
+                return [round(score(searcher.reader, id, java_text(query), *about), 4) for id in ids]
+
+            yield scores
 
     def configure(self, searcher: Any, index: Path) -> None:
         """Set the parameters of an open index."""
@@ -200,27 +211,13 @@ class BM25:
         if stored_as != wanted:
             raise UserError(f"{index}: was analysed by {stored_as}, not {wanted}; give the --language of the index")
         if wanted != ENGLISH:
-            searcher.set_analyzer(analyzer(self.language))
+            searcher.set_language(self.language)
 
 
-def search_stored(
-    model: BM25, index: Path, queries: Sequence[Query], folder: Path, depth: int, threads: int | None = None
-) -> RunTable:
-    """Search like ``BM25.search``, with results mapped from nameless files: memory holds some queries' lists."""
-    lengths = [0]
-    with FlatFile(folder, SCORES) as scores, tempfile.TemporaryFile(dir=folder) as file:
-        with (
-            pa.ipc.new_stream(file, DOCUMENTS) as writer,
-            contextlib.closing(model.results(index, queries, depth, threads)) as results,
-            tqdm(results, "BM25", len(queries), unit=" queries", disable=None) as ranked,
-        ):
-            for lists in batched(ranked, max(1, PAIRS // depth)):
-                pairs = list(chain.from_iterable(lists))
-                lengths.extend(map(len, lists))
-                ids = pa.array([document.id for document in pairs], pa.large_string())
-                writer.write_batch(pa.record_batch([ids], schema=DOCUMENTS))
-                scores.add(score=np.array([document.score for document in pairs], np.float32))
-        file.flush()
-        mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        documents = pa.ipc.open_stream(mapped).read_all().column("document")
-        return RunTable([query.id for query in queries], np.cumsum(lengths), documents, scores.mapped("score"))
+def java_text(query: Query) -> str:
+    """Return a query's text without halves of surrogate pairs, which Java's strings cannot take."""
+    return query.text.encode(errors="replace").decode()
+
+
+ScoreDocuments: TypeAlias = Callable[[Query, Sequence[str]], list[float]]
+"""From a query and ids of documents to BM25's scores."""

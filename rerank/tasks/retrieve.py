@@ -18,7 +18,7 @@ from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, S
 if TYPE_CHECKING:
     from rerank.collections import Collection, Query
     from rerank.lists.view import Lists
-    from rerank.retrieval.bm25 import BM25
+    from rerank.retrieval.bm25 import BM25, ScoreDocuments
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,8 @@ def retrieve(
     from rerank.collections.records import parse_columns
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.view import Lists
-    from rerank.retrieval.bm25 import search_stored
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
     from rerank.retrieval.fuse import Pool
-    from rerank.retrieval.known import ScoreKnown, score_known
     from rerank.retrieval.runs import Run, as_run
     from rerank.storage.locks import exclusive_lock
 
@@ -178,14 +176,14 @@ def retrieve(
             name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in forms.items()
         }
         retriever: dict[str, Any] = {"run": paths} if forms else {}
-        score_added: ScoreKnown | None = None
+        score_added: ScoreDocuments | None = None
         if search is not None:
             index = search.searched_index(source)
             model = search.model()
-            runs = {ORDER: search_stored(model, index, wanted, folder.parent, depth, search.threads), **runs}
+            runs = {ORDER: model.search(index, wanted, depth, search.threads, folder.parent), **runs}
             retriever |= {"bm25": vars(model)}
             if add_relevant:
-                score_added = opened.enter_context(score_known(model, index, complete=search.index is None))
+                score_added = opened.enter_context(model.scorer(index))
         if dense is not None:
             from rerank.models.text.cosines import Embedder
 

@@ -14,7 +14,6 @@ from rerank.errors import UserError
 from rerank.evaluation.compare import SEEN, UNSEEN
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import evaluate
-from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run, write_run
 from rerank.tasks import evaluate as evaluate_runs
@@ -80,15 +79,3 @@ def test_judgments_are_enough_and_several_are_one(sides: tuple[Lists, Lists], tm
         assert "unseen" in shown
     with pytest.raises(UserError, match="nowhere"):
         evaluate_runs(test, runs, "nDCG@10", trained_on="nowhere")
-
-
-def test_what_lists_share_with_those_of_a_training(
-    sides: tuple[Lists, Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train, test = sides
-    assert main(["lists", str(tmp_path / "test"), "--trained-on", str(tmp_path / "train")]) == 0
-    out = capsys.readouterr().out
-    assert f"in common with {tmp_path / 'train'}" in out
-    counts = [len(seen_queries(one.qrels or {}, [other.qrels or {}])) for one, other in ((test, train), (train, test))]
-    line = next(line for line in out.splitlines() if line.startswith("queries with a relevant document in common"))
-    assert line.split()[-2:] == list(map(str, counts))

@@ -18,7 +18,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData, drawn_folds
-from rerank.lists.neighbours import grouped, in_common, relevant_links, seen_queries
+from rerank.lists.neighbours import grouped, relevant_links, seen_queries
 from rerank.lists.view import concat
 from rerank.storage.files import say_once
 
@@ -141,7 +141,7 @@ def test_data_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert test is not None and test.query_ids == [f"q{i}" for i in np.flatnonzero(drawn_folds(lists, 3, 0) == 0)]
 
 
-def test_an_id_with_several_texts_is_no_common_document() -> None:
+def test_relevant_links_ignore_an_id_with_several_texts() -> None:
     frames = [
         pd.DataFrame({"query_id": [q], "query": [q], "doc_id": ["1"], "text": [text], "grade": [1], "bm25": [1.0]})
         for q, text in (("one", "lift of a wing"), ("two", "a library"), ("three", "a library"))
@@ -152,4 +152,3 @@ def test_an_id_with_several_texts_is_no_common_document() -> None:
     assert seen_queries(two.qrels or {}, [three.qrels or {}], both[1]) == {"two"}
     assert not list(relevant_links(concat([one, two])))
     assert list(relevant_links(concat([two, three]))) == [(0, 1)]
-    assert [(here, there) for _, here, there in in_common(two, one)] == [(0, 0)] * 4

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +17,7 @@ from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
 from rerank.storage.arrow import Ragged, read_arrow, write_arrow
 from rerank.storage.files import read_json, write_json
-from tests.builders import contents, make_lists, make_lists_with_added, random_run, write_collection
+from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
 
 def test_lists_hold_the_run_the_texts_and_the_grades(tmp_path: Path) -> None:
@@ -137,30 +135,6 @@ def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     stored = Dataset.from_file(str(lists.store.folder / "documents.arrow"))
     assert stored["doc_id"][:] == lists.store.documents.column("doc_id").to_pylist()
-
-
-PLAIN = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
-"""What a collection has in which nothing can be looked up."""
-
-
-@pytest.mark.parametrize(("length", "way"), [(3, "looking up"), (40, "reading all")])
-def test_both_ways_give_the_same_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int, way: str) -> None:
-    """Also if a judged document is not in the collection."""
-    name = write_collection(tmp_path / "c", queries=5, documents=200)
-    source = open_collection(name)
-    run = random_run(name, [length] * 5)
-    qrels = {query: {"gone": 1, **dict.fromkeys([f"d{i}" for i in range(length)], 2)} for query in run}
-    streamed: Any = SimpleNamespace(**{part: getattr(source, part) for part in PLAIN})
-    found: Any = SimpleNamespace(
-        **vars(streamed),
-        cheaper_by_id=lambda wanted: 2 * wanted < 200,
-        documents_by_id=lambda ids: (document for document in source.documents() if document.id in ids),
-    )
-    with caplog.at_level(logging.INFO, "rerank"):
-        build_lists(found, run, tmp_path / "one", qrels=qrels, add_relevant=True)
-    assert way in caplog.text
-    build_lists(streamed, run, tmp_path / "other", qrels=qrels, add_relevant=True)
-    assert contents(tmp_path / "one") == contents(tmp_path / "other")
 
 
 def test_build_lists_leaves_out_the_document_that_is_the_query(

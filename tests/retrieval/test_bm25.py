@@ -12,6 +12,7 @@ import pytest
 
 from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
+from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index
 from tests.forked import python
@@ -174,3 +175,14 @@ def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Pat
     assert len(indexes) == 1
     assert (tmp_path / "notes").read_text() == "read\n"
     assert [str(path) for path in (home / "indexes").iterdir()] == [indexes.pop().strip()]
+
+
+def test_retrieve_refuses_an_index_with_an_id_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign_index(tmp_path / "index", [(id, f"a wing {i}") for i, id in enumerate(["d1", "d2", "d1"])])
+    (tmp_path / "queries.tsv").write_text("q1\twing\n")
+    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 2.0 x\n")
+    words = ["retrieve", "--collection", f"lucene:{tmp_path / 'index'}", f"--queries={tmp_path / 'queries.tsv'}"]
+    assert main([*words, f"--index={tmp_path / 'index'}", f"--output={tmp_path / 'a'}"]) == 2
+    assert "has several documents of the id 'd1'" in capsys.readouterr().err
+    assert main([*words, "--run", str(tmp_path / "run.trec"), f"--output={tmp_path / 'b'}"]) == 2
+    assert "document 'd1' comes a second time" in capsys.readouterr().err
