@@ -55,6 +55,7 @@ def add(
     no_mix: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
+    instruction: str | None = None,
 ) -> None:
     """Add columns of scores to a lists folder, or remove some.
 
@@ -75,6 +76,7 @@ def add(
         no_mix: scores of the model alone, where it was saved with a mix.
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+        instruction: instruction for queries without one, if the model's prompt has a place for it.
     """
     from rerank.lists.add import add_runs, read_column
     from rerank.lists.columns import check_name, named_files
@@ -93,7 +95,7 @@ def add(
         check_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
         check_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
     if not model:
-        alone = {"in_sample": in_sample, "token_budget": token_budget, "no_mix": no_mix}
+        alone = {"in_sample": in_sample, "token_budget": token_budget, "no_mix": no_mix, "instruction": instruction}
         check_unused("has no effect without --model; leave it out", add, **alone)
     if model and embed:
         raise UserError("--model: cannot be combined with --embed; use one at a time")
@@ -107,7 +109,7 @@ def add(
         if name is not None:
             check_name(name)
         if model is not None:
-            scorer = load_model(model, not no_mix)
+            scorer = load_model(model, not no_mix, instruction)
             check_scoring(scorer, precision, token_budget)
             scorer.check(scorer.completed(every.select(slice(0, 1))))
             if not in_sample:
@@ -125,8 +127,14 @@ def add(
     if model is not None:
         from rerank.scoring.outputs import add_model
 
-        mix = not no_mix
-        add_model(lists, model, name, precision=precision, budget=token_budget, in_sample=in_sample, mix=mix)
+        add_model(
+            *(lists, model, name),
+            precision=precision,
+            budget=token_budget,
+            in_sample=in_sample,
+            mix=not no_mix,
+            instruction=instruction,
+        )
     if embed is not None:
         from rerank.scoring.outputs import add_cosines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import textwrap
 from argparse import SUPPRESS, Action
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank.errors import UserError
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
 
 HELP = {"-h", "--help"}
 NUMBERS = {"int": "N", "float": "X"}
+
+OWNED = {
+    "fingerprint.json": "config.yaml environment.json fingerprint.json log.txt metrics.jsonl results.json test.trec",
+    "cells": "log.txt points.parquet queries.parquet results.json results.parquet table.md table.tex",
+    "rerank.json": "",
+}
+"""Files of a run, an experiment and a model (all), by a file or folder that tells one."""
 
 
 class Page(NamedTuple):
@@ -106,6 +115,14 @@ def option(key: str) -> str:
     ('--add-relevant', '--model.query_length')
     """
     return "--" + (key if "." in key else key.replace("_", "-"))
+
+
+def check_output(path: str | Path) -> None:
+    """Raise a UserError for a file that a training run, an experiment or a saved model wrote."""
+    file = Path(os.path.realpath(path))
+    for mark, names in OWNED.items():
+        if (file.parent / mark).exists() and file.exists() and file.name in (names.split() or [file.name]):
+            raise UserError(f"{path}: would overwrite a file of {Path(path).parent}; name another file")
 
 
 def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:

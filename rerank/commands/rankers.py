@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from rerank import selection, tasks
+from rerank.commands.options import check_output
 from rerank.errors import UserError
 from rerank.settings.ranges import Count
 from rerank.storage.files import check_apart
@@ -46,6 +47,7 @@ def rerank(
     no_mix: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
+    instruction: str | None = None,
 ) -> None:
     """Score ranked lists with a trained model and write the run.
 
@@ -60,15 +62,19 @@ def rerank(
         no_mix: rank by the model alone, where it was saved with a mix.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+        instruction: instruction for queries without one, if the model's prompt has a place for it.
     """
     from rerank.retrieval.runs import check_run_file
     from rerank.scoring.outputs import write_reranked
     from rerank.tasks.rerank_lists import lists_to_score
 
     check_apart(output, lists=lists, model=model)
+    check_output(output)
     check_run_file(output)
     chosen = lists_to_score(model, lists, depth, token_budget)
-    write_reranked(model, chosen, output, mix=not no_mix, precision=precision, budget=token_budget)
+    write_reranked(
+        model, chosen, output, mix=not no_mix, precision=precision, budget=token_budget, instruction=instruction
+    )
 
 
 def evaluate(
@@ -108,6 +114,7 @@ def evaluate(
     for number, path in enumerate(outputs):
         if os.path.realpath(path) in map(os.path.realpath, outputs[:number]):
             raise UserError(f"{path}: given for two outputs; name another file for one of them")
+        check_output(path)
         for run in [*asked["runs"], asked["baseline"] or ""]:
             file = run if os.path.exists(run) else run.partition("=")[2] or run
             check_apart(path, qrels=asked["qrels"], runs=file, lists=lists)

@@ -40,7 +40,7 @@ MODELS = {
 """Where each model is defined; imported at its first use."""
 
 
-def load_model(folder: str | Path, mix: bool = True) -> Model:
+def load_model(folder: str | Path, mix: bool = True, instruction: str | None = None) -> Model:
     """Load a trained model of any kind.
 
     A folder without ``rerank.json``, or a name on the hub, is a reranker as sentence-transformers or Transformers saves
@@ -59,18 +59,20 @@ def load_model(folder: str | Path, mix: bool = True) -> Model:
         folder: what training left, such as ``runs/x/best``, or a ranker.
         mix: whether a ranker mixes its model's scores with columns, as it was measured
             (:class:`rerank.models.mixed.Mixed`), or is its model alone.
+        instruction: instruction for queries without one of their own, in place of the model's default.
 
     Raises:
-        UserError: no such model, one that is damaged, or one of an unknown class.
+        UserError: no such model, one that is damaged or of an unknown class, or an instruction without a place.
     """
     from rerank.models.mixed import Mixed
 
     contract = read_contract(Path(folder))
     mixes = mix and MIX in contract
     if mixes:
-        model: Model = Mixed(None if contract.get("class") == FUSION else _alone(folder, contract), **contract[MIX])
+        fusion = contract.get("class") == FUSION and not instruction
+        model: Model = Mixed(None if fusion else _alone(folder, contract, instruction), **contract[MIX])
     else:
-        model = _alone(folder, contract)
+        model = _alone(folder, contract, instruction)
     if CALIBRATION in contract and mixes == (MIX in contract):  # of what it was fitted on
         model.calibration = Calibration.of(contract[CALIBRATION])
     return model
@@ -80,7 +82,9 @@ load = load_model
 """Its name in :mod:`rerank`."""
 
 
-def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
+def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | None = None) -> Model:
+    if contract.get("class") == FUSION and instruction:
+        raise UserError(f"instruction: {folder} reads no texts; leave it out")
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
     if not (name := contract.get("class")):
@@ -94,7 +98,12 @@ def _alone(folder: str | Path, contract: Mapping[str, Any]) -> Model:
     if name not in MODELS:
         raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
     kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
-    model = kind_of_model.load(Path(folder))
+    if instruction and name == "Decoder":
+        model: Model = kind_of_model.load(Path(folder), instruction=instruction)  # type: ignore[call-arg]
+    else:
+        model = kind_of_model.load(Path(folder))
+    if instruction and getattr(model, "prompt", None) is None:
+        raise UserError(f"instruction: {folder} has no place for one, since it reads no template; leave it out")
     model.remembered = {key: contract[key] for key in (TRAINED_ON, LAYOUT) if key in contract}
     return model
 

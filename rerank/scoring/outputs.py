@@ -39,6 +39,7 @@ def add_model(
     budget: int | None = None,
     in_sample: bool = False,
     mix: bool = True,
+    instruction: str | None = None,
 ) -> Coverage:
     """Score all candidates of a lists folder with a trained model, added ones included, into a column.
 
@@ -53,9 +54,10 @@ def add_model(
     assert store.folder is not None
     place = store.folder / "columns" / f".{name}.parts"
     made = {"model": run_name(model), "sha256": model_hash(model, mix)}
+    made |= {"instruction": instruction} if instruction else {}
     with group() as main:
         with together():
-            scorer = load_model(model, mix)
+            scorer = load_model(model, mix, instruction)
             check_scoring(scorer, precision, budget)
             exact = placed(scorer, precision)
             made |= {"precision": exact}
@@ -136,14 +138,15 @@ def write_reranked(
     mix: bool = True,
     precision: Precision = "auto",
     budget: int | None = None,
+    instruction: str | None = None,
 ) -> None:
     """Score lists with a trained model and write the run; a call after a killed one resumes after its last part."""
-    made = {"scorer": model_hash(model, mix)}
+    made = {"scorer": model_hash(model, mix)} | ({"instruction": instruction} if instruction else {})
     place = Path(output).parent / f".{Path(output).name}.parts"
     stream = is_stream(Path(output))  # beside which there is no place for parts
     with group() as main, nullcontext() if stream else kept_in(place, "reranking", main):
         with together():
-            scorer = load_model(model, mix)
+            scorer = load_model(model, mix, instruction)
             check_scoring(scorer, precision, budget)
             exact = placed(scorer, precision)
             lists = scorer.completed(lists)

@@ -36,7 +36,7 @@ from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import Array, taken
-from rerank.storage.files import atomic_write
+from rerank.storage.files import atomic_folder, atomic_write, digest
 from rerank.storage.locks import exclusive_lock
 from rerank.tasks.train import train
 from rerank.training.config import Optimization
@@ -106,10 +106,16 @@ def select(
     depth: int,
     monitor: str,
     seed: int,
+    instruction: str | None = None,
 ) -> Selection:
     """Compare the candidates and save the best; see :func:`rerank.auto`."""
-    if folder.is_dir() and not (folder / "lists").is_dir() and any(folder.glob("[!.]*")):
+    ours = any((folder / name).is_dir() for name in ("lists", "models"))
+    if folder.is_dir() and not ours and any(folder.glob("[!.]*")):
         raise UserError(f"output: {folder} exists and has no model selection in it; name another folder")
+    if instruction and not models:
+        raise UserError("instruction: columns alone read none; name --models, or leave it out")
+    if instruction:
+        models = [_instructed(name, instruction, folder / "models") for name in models]
     untrainable = {name for name in models if Decoder.knows(name)}
     trained_heads = {name for name in models if name in untrainable or not CrossEncoder(name).missing}
     trains = epochs != 0 and not untrainable.issuperset(models)
@@ -127,6 +133,16 @@ def select(
         for name in models:
             comparison.compare_model(name, name in trained_heads, 0 if name in untrainable else epochs or 0)
         return comparison.finish()
+
+
+def _instructed(model: str, instruction: str, folder: Path) -> str:
+    """Save a model whose default instruction is this one, unless an earlier call did; return its folder."""
+    place = folder / f"{run_name(model)}-{digest(model, instruction)[:8]}"
+    if not place.is_dir():
+        loaded = load_model(model, mix=False, instruction=instruction)
+        with atomic_folder(place) as temporary:
+            loaded.save(temporary)
+    return str(place)
 
 
 def _judged(name: str, given: str | Path | Lists) -> Lists:

@@ -38,8 +38,15 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 class Ranker:
     """A trained ranker that is ready to score."""
 
-    def __init__(self, name: str, folder: str, precision: Precision = "auto", budget: int | None = None) -> None:
-        self.name, self.model = name, load_model(folder)
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        precision: Precision = "auto",
+        budget: int | None = None,
+        instruction: str | None = None,
+    ) -> None:
+        self.name, self.model = name, load_model(folder, instruction=instruction)
         inner = unmixed(self.model)
         self.precision = placed(self.model, precision)
         self.budget = budget if isinstance(inner, Scorer) else None

@@ -23,6 +23,7 @@ def serve(
     port: Port = 8000,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
+    instruction: str | None = None,
 ) -> None:
     """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
 
@@ -35,6 +36,7 @@ def serve(
         port: on which port; 0 takes a free one and says which.
         precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
+        instruction: instruction for requests without one; every ranker must have a place for it.
     """
     try:
         from rerank.serving.app import server_of
@@ -46,7 +48,7 @@ def serve(
     folders = named(rankers)
     check_arguments(serve, {"port": port, "token_budget": token_budget})
     bound = _bound(host, port)
-    loaded = {name: Ranker(name, folder, precision, token_budget) for name, folder in folders.items()}
+    loaded = {name: Ranker(name, folder, precision, token_budget, instruction) for name, folder in folders.items()}
     if len(loaded) == 1:  # of several, they are for the networks
         check_scoring(loaded[next(iter(loaded))].model, precision, token_budget)
     key = os.environ.get(KEY) or None

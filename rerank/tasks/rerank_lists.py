@@ -21,6 +21,7 @@ def rerank_lists(
     depth: Count | None = None,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
+    instruction: str | None = None,
 ) -> RunTable:
     """Score ranked lists with a trained model, and rank them by it.
 
@@ -43,6 +44,7 @@ def rerank_lists(
         depth: candidates reranked per query; None takes all of the list. Deeper ones are left out.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
+        instruction: instruction for queries without one, in place of the model's default; with a folder as model.
 
     Returns:
         The run, in each of the processes that ``torchrun`` started.
@@ -59,7 +61,9 @@ def rerank_lists(
 
     check_arguments(rerank_lists, {"precision": precision})
     chosen = lists_to_score(model, lists, depth, token_budget)
-    scorer = model if isinstance(model, Model) else load_model(model)
+    if instruction and isinstance(model, Model):
+        raise UserError("instruction: is for a model's folder; make the model with instruction=…")
+    scorer = model if isinstance(model, Model) else load_model(model, instruction=instruction)
     network = unmixed(scorer)
     if isinstance(network, FeatureNetwork) and not network.names:
         raise UserError(f"model: {network.untrained()}; train it first")

@@ -21,7 +21,7 @@ from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
 from rerank.scoring.questions import Question, scores_of
-from tests.builders import make_lists
+from tests.builders import PROMPT, make_decoder, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
 
@@ -132,3 +132,62 @@ def test_a_damaged_memory_of_the_training_is_refused_in_one_line(
     assert main(["add", "--lists", str(place / "lists"), "--model", str(tmp_path / "ranker")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{tmp_path / 'ranker' / 'rerank.json'}: trained_on: expected" in line
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("decoder")
+    made, prompt = str(make_decoder(place / "made")), f"{{instruction}}\n{PROMPT}"
+    rerank.Decoder(made, template=prompt, query_length=16, document_length=32).save(place / "decoder")
+    rerank.Decoder(made, template=PROMPT, query_length=16, document_length=32).save(place / "bare")
+    return place
+
+
+def test_instruction_is_default_for_queries_without_one(decoder: Path, place: Path, tmp_path: Path) -> None:
+    frame = Lists.open(place / "lists").to_dataframe()
+    lists = rerank.Lists.from_dataframe(frame)
+    model = str(decoder / "decoder")
+    given = rerank.Lists.from_dataframe(frame.assign(instruction="Find wings"))
+    expected = rerank.load(model).predict(given)
+    instructed = rerank.load(model, instruction="Find wings")
+    np.testing.assert_allclose(instructed.predict(lists), expected, atol=1e-5)
+    np.testing.assert_allclose(rerank.load(model, instruction="Rank").predict(given), expected, atol=1e-5)
+    assert np.abs(rerank.load(model).predict(lists) - expected).max() > 1e-3
+    lists.save(tmp_path / "lists")
+    words = ["--model", model, "--lists", str(tmp_path / "lists"), "--instruction", "Find wings", "--precision", "fp32"]
+    assert main(["rerank", *words, "--output", str(tmp_path / "run")]) == 0
+    assert main(["add", *words, "--name", "told"]) == 0
+    run = ids(rerank.rerank_lists(model, lists, precision="fp32", instruction="Find wings"))
+    assert ids(read_run(tmp_path / "run")) == ids(Lists.open(tmp_path / "lists").run("told")) == run
+
+
+def test_instruction_is_refused_without_a_place(decoder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lists = str(place / "lists")
+    for model in (place / "best", place / "ranker", place / "fusion", decoder / "bare"):
+        for words in (["rerank", "--output", str(decoder / "run")], ["add"]):
+            words += ["--model", str(model), "--lists", lists, "--instruction", "Find wings"]
+            assert main(words) == 2
+            assert "instruction: " in capsys.readouterr().err, model
+    assert main(["add", "--lists", lists, "--drop", "dense", "--instruction", "Find wings"]) == 2
+    words = ["auto", "--train", lists, "--output", str(decoder / "auto"), "--instruction", "Find wings"]
+    assert main(words) == 2 and main([*words, "--models", str(place / "best")]) == 2
+
+
+@pytest.mark.parametrize("name", ["run/results.json", "experiment/table.md", "best/rerank.json"])
+def test_output_does_not_overwrite_results(
+    name: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / name
+    (tmp_path / "experiment" / "cells").mkdir(parents=True)
+    for mark in ("run/fingerprint.json", "best/rerank.json", name):
+        (tmp_path / mark).parent.mkdir(exist_ok=True)
+        (tmp_path / mark).write_text("{}")
+    lists = str(place / "lists")
+    evaluate = ["evaluate", "--qrels", lists, "--runs", "bm25"]
+    rank = ["rerank", "--model", str(place / "best"), "--lists", lists]
+    option = "--table" if name.endswith(".md") else "--json"
+    for words in ([*evaluate, option, str(file)], [*rank, "--output", str(file)]):
+        assert main(words) == 2
+        assert f"{file}: would overwrite a file of {file.parent}" in capsys.readouterr().err
+    assert file.read_text() == "{}"
+    assert main([*evaluate, "--json", str(tmp_path / "run" / "test.json")]) == 0

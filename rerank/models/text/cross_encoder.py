@@ -165,13 +165,13 @@ class CrossEncoder(TextScorer):
             self.start.share(apart)
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
-        """A trained model of ours, or any folder that has a head for one score.
+    def load(cls, folder: Path, **options: Any) -> Self:
+        """Load a trained model, or any folder that has a head for one score; options are those of the class.
 
         Raises:
             UserError: it has no trained head.
         """
-        model = cls(str(folder))
+        model = cls(str(folder), **options)
         if model.missing:
             raise UserError(f"{folder}: has no trained head ({', '.join(model.missing[:4])} missing); train it first")
         return model
