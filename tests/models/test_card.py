@@ -1,17 +1,19 @@
-"""The card that training leaves, read by Hugging Face's own tools, its code run."""
+"""Model cards and the conventions of the Hugging Face hub; the code in the cards is run."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from huggingface_hub import ModelCard
+from huggingface_hub import HfApi, ModelCard, RepoUrl
 
-from tests.builders import make_lists, train, write_folds
+from rerank import CrossEncoder, Decoder, LoRA
+from tests.builders import make_decoder, make_lists, make_model, train, write_folds
 from tests.models.text.texts import train_text
 
 PAIRS = [("what is a wing", "a wing gives lift"), ("what is a wing", "a jet engine")]
@@ -33,7 +35,7 @@ def executed(card: ModelCard) -> tuple[list[np.ndarray], dict[str, Any]]:
     return scores, names
 
 
-def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
+def test_card_is_valid_and_its_code_gives_the_same_scores(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sentence_transformers")
@@ -60,7 +62,9 @@ def test_the_hub_reads_it_and_its_code_gives_the_same_scores(
     np.testing.assert_allclose(scores[0], scores[2], atol=0.1)  # bf16 where the CPU is fast at it
 
 
-def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_card_names_rerank_when_documents_are_chunked(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = trained(tmp_path, tiny_model, "--model.long=first", "--data.validation_share=0")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.to_dict()["library_name"] == "rerank"
@@ -71,7 +75,7 @@ def test_what_only_rerank_loads_says_so(tiny_model: Path, tmp_path: Path, monkey
     assert [one.shape for one in executed(card)[0]] == [(2,)]
 
 
-def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
+def test_card_of_a_feature_model_has_no_code(tmp_path: Path, home: Path) -> None:
     pytest.importorskip("lightgbm")
     made = write_folds(tmp_path / "made")
     data = ["--data=LetorData", f"--data.path={made}", "--data.fold=1", "--monitor=nDCG@5", "--tracker=[]"]
@@ -90,10 +94,62 @@ def test_features_have_a_shorter_one(tmp_path: Path, home: Path) -> None:
         assert "```python" not in card.text
 
 
-def test_a_card_has_no_markup(tmp_path: Path) -> None:
+def test_card_escapes_markup(tmp_path: Path) -> None:
     lists = make_lists(tmp_path / "<b>x")
     folder = tmp_path / "<img src=x>"
     words = "--data ListsData --data.validation_share 0.3 --epochs 1 --loss ListNet --model MLP --model.columns [bm25]"
     train([*words.split(), "--data.train", str(lists.store.folder), "--output", str(folder)])
     card = (folder / "best" / "README.md").read_text().partition("\n---\n\n")[2]
     assert "# &lt;img src=x>" in card and "<img" not in card and "<b>" not in card
+
+
+CARD = """---
+language: de
+license: apache-2.0
+---
+# Base
+"""
+
+
+def test_training_card_has_the_metadata_of_its_base_and_its_data(tmp_path: Path, tiny_model: Path) -> None:
+    base = Path(shutil.copytree(tiny_model, tmp_path / "base"))
+    (base / "README.md").write_text(CARD)
+    lists = make_lists(tmp_path / "lists")
+    manifest = lists.store.folder / "manifest.json"  # type: ignore[operator]
+    manifest.write_text(manifest.read_text().replace(lists.store.manifest["collection"]["name"], "beir/scifact/train"))
+    run = train_text(lists.store.folder, base, tmp_path / "run", "--monitor=nDCG", "--data.validation_share=0.2")  # type: ignore[arg-type]
+    card = ModelCard.load(run / "best" / "README.md")
+    assert card.data.license == "apache-2.0" and card.data.language == "de"
+    assert card.data.datasets == ["irds/beir_scifact_train"]
+    assert card.data.to_dict()["model-index"][0]["results"][0]["task"] == {"type": "text-ranking"}
+
+
+def test_save_pretrained_round_trips_with_a_card(tmp_path: Path) -> None:
+    model = CrossEncoder.from_pretrained(make_model(tmp_path / "base"), document_length=16)
+    model.save_pretrained(tmp_path / "saved")
+    again = CrossEncoder.from_pretrained(tmp_path / "saved")
+    assert again.document_length == 16
+    np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
+    card = ModelCard.load(tmp_path / "saved" / "README.md")
+    assert card.data.pipeline_tag == "text-ranking" and card.data.library_name == "sentence-transformers"
+    assert card.data.eval_results is None and "## Training" not in card.text
+    assert len(re.findall(r"```python", card.text)) == 4
+    (tmp_path / "saved" / "README.md").write_text(CARD)
+    again.save_pretrained(tmp_path / "further")
+    assert ModelCard.load(tmp_path / "further" / "README.md").text.strip() == "# Base"
+
+
+def test_push_to_hub_uploads_the_model_and_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploaded = {}
+
+    def upload(api: Any, *, repo_id: str, folder_path: str, **_: Any) -> str:
+        uploaded[repo_id] = {path.name for path in Path(folder_path).iterdir()}
+        return f"https://huggingface.co/{repo_id}/commit/1"
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda api, repo_id, **_: RepoUrl(f"https://huggingface.co/{repo_id}"))
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
+    CrossEncoder.from_pretrained(make_model(tmp_path / "base")).push_to_hub("me/reranker")
+    assert {"config.json", "model.safetensors", "rerank.json", "README.md"} <= uploaded["me/reranker"]
+    decoder = make_decoder(tmp_path / "decoder")
+    Decoder(str(decoder), template="{query}\n{document}\n", lora=LoRA(rank=2)).push_to_hub("me/adapter")
+    assert "adapter_config.json" in uploaded["me/adapter"] and "config.json" not in uploaded["me/adapter"]

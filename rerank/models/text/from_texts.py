@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import reprlib
-import shutil
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
 import torch
+from huggingface_hub import ModelCard, ModelHubMixin
 
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, RanksTexts
-from rerank.models.contract import CARD
+from rerank.models.card import make_card, with_mix
+from rerank.models.contract import CARD, CONTRACT
 from rerank.models.scorer import ALONE, Scorer, score_candidates
 from rerank.models.text.start import Start
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
 
 
-class TextScorer(RanksTexts, Scorer):
-    """A network that scores pairs of texts; ``start`` is the first stage's share of the scores."""
+class TextScorer(RanksTexts, Scorer, ModelHubMixin):
+    """A network that scores pairs of texts; ``start`` is the first stage's share of the scores.
+
+    ``save_pretrained`` and ``push_to_hub`` are those of :class:`huggingface_hub.ModelHubMixin`.
+    """
 
     name: str
     folder: Path
@@ -98,35 +101,21 @@ class TextScorer(RanksTexts, Scorer):
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     @classmethod
-    def from_pretrained(cls, name: str, **options: Any) -> Self:
+    def from_pretrained(  # the mixin would take arguments of the class from config.json
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> Self:
         """Load a model from a folder or the Hugging Face hub; options are those of the class."""
-        return cls(name, **options)
+        return cls(str(pretrained_model_name_or_path), **options)
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write the model; the same as :meth:`save`."""
-        self.save(folder)
+    def _save_pretrained(self, save_directory: Path) -> None:
+        self.save(save_directory)
+        self._hub_mixin_config = None  # an adapter has no config.json, and the mixin must not make one up
 
-    def push_to_hub(self, name: str, private: bool | None = None, token: str | None = None) -> str:
-        """Upload the model, and its card if it was loaded with one, to the Hugging Face hub.
-
-        Args:
-            name: the repository, ``owner/name``; made if there is none.
-            private: whether a new repository is private; None for the owner's default.
-            token: an access token; None for the one of ``hf auth login``.
-
-        Returns:
-            The repository's address.
-        """
-        from huggingface_hub import HfApi
-
-        api = HfApi(token=token)
-        address = api.create_repo(name, private=private, exist_ok=True)
-        with TemporaryDirectory() as folder:
-            self.save(folder)
-            if (card := Path(self.folder) / CARD).is_file():
-                shutil.copy(card, folder)
-            api.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message="Upload the model")
-        return str(address)
+    def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
+        """Return the card of the folder that the model was loaded from, or a new one without results."""
+        if (self.folder / CONTRACT).is_file() and (self.folder / CARD).is_file():
+            return ModelCard(with_mix((self.folder / CARD).read_text(encoding="utf-8"), None))
+        return make_card(self.contract(), Path(self.name).name, base=self.folder)
 
     def scores_of(
         self,

@@ -1,4 +1,4 @@
-"""Architectures whose scores depend on padding, and the hub's names for loading and saving."""
+"""Architectures whose scores depend on padding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-import rerank
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import WORDS, make_lists, make_model
@@ -56,25 +55,3 @@ def test_pairs_of_one_length_are_scored_together_when_padding_is_read(kind: str,
 def test_pairs_of_other_lengths_are_scored_together_when_padding_is_masked(tmp_path: Path) -> None:
     assert not CrossEncoder(str(make("distilbert", tmp_path / "a")))._loaded.one_length
     assert not CrossEncoder(str(make("bert", tmp_path / "b")))._loaded.one_length
-
-
-def test_hub_names_load_save_and_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
-
-    model = rerank.CrossEncoder.from_pretrained(str(make("bert", tmp_path / "m")), document_length=16)
-    model.save_pretrained(tmp_path / "saved")
-    (tmp_path / "saved" / "README.md").write_text("a card")
-    again = rerank.CrossEncoder.from_pretrained(str(tmp_path / "saved"))
-    assert again.document_length == 16
-    uploaded: dict[str, Any] = {}
-
-    def create(api: Any, name: str, **options: Any) -> Any:
-        return huggingface_hub.RepoUrl(f"https://huggingface.co/{name}")
-
-    def upload(api: Any, repo_id: str, folder_path: str, **options: Any) -> None:
-        uploaded[repo_id] = {path.name for path in Path(folder_path).iterdir()}
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", create)
-    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
-    assert again.push_to_hub("me/reranker").endswith("me/reranker")
-    assert {"config.json", "model.safetensors", "rerank.json", "README.md"} <= uploaded["me/reranker"]
