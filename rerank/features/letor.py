@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.errors import NotFoundError, UserError
-from rerank.features.parse import store_features
-from rerank.features.svmlight import Layout
+from rerank.features.svmlight import FEATURES, store_features
 from rerank.lists.build import warn
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.layout import VERSION
@@ -16,8 +15,8 @@ from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
 from rerank.storage.locks import exclusive_lock
 
-FORMAT = "2"
-"""Goes into the key of every parsed file; another number parses all files again."""
+FORMAT = "3"
+"""Part of the key of every parsed file; change it to parse all files again."""
 
 NAMES = {
     "train": ("train", "trainingset"),
@@ -29,8 +28,8 @@ NAMES = {
 class LetorData(Data):
     r"""Feature files: a folder of folds, a folder with one split, or files by name.
 
-    Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), and found again
-    by the hash of their content. Missing features are 0, and so are values beyond float32 (Istella's 1.797e308). All
+    Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), with the hash
+    of their content as the key. Missing features are 0, and so are values beyond float32 (Istella's 1.797e308). All
     candidates of a query are in its list, in the order of the file; validation and test lists carry their labels as
     judgments.
 
@@ -54,27 +53,26 @@ class LetorData(Data):
         join_validation: bool = False,
         min_documents: Count = 1,
     ) -> None:
-        """Name a folder, or files; ``.gz`` and ``.xz`` are read as well.
+        """Name a folder, or files; ``.gz`` and ``.xz`` are read, too.
 
         Args:
-            path: folder that holds ``train.txt``, ``vali.txt``, ``test.txt``, itself or in ``Fold1`` to ``Fold5``; or
-                the beginning of their names, such as ``DIR/set1`` for Yahoo's ``set1.train.txt``.
-            fold: the fold, where the folder has folds.
-            train: training file, in the place of ``path``.
-            validation: validation file; None keeps a share of the training queries back.
+            path: folder that holds ``train.txt``, ``vali.txt`` and ``test.txt``, itself or in ``Fold1`` to ``Fold5``;
+                or the beginning of their names, such as ``DIR/set1`` for Yahoo's ``set1.train.txt``.
+            fold: number of the fold, if the folder has folds.
+            train: training file, in place of ``path``.
+            validation: validation file; without one, a share of the training queries is held out.
             test: file to measure the best model on, once, at the end.
-            validation_share: share of the training queries kept back where there is no validation file (a quarter of
+            validation_share: share of the training queries to hold out if there is no validation file (a quarter of
                 Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.
-            join_validation: train on the validation lists as well, and validate on none: for the last training, when
-                everything is chosen (an experiment's ``refit``).
+            join_validation: train on the validation lists as well, and validate on none: for the final training run,
+                when everything is chosen.
             min_documents: leave out queries with fewer documents, for training, validation and test alike.
         """
-        if (path is None) == (train is None):
-            raise UserError("name either a folder (path) or a training file (train)")
+        files = (train, validation, test)
+        if (path is None) == (train is None) or any(path is not None and file is not None for file in files):
+            raise UserError("data: name either a folder (path) or files (train, validation, test)")
         if path is None and fold is not None:
-            raise UserError("fold: files by name have no folds; expected path")
-        if path is not None and (validation is not None or test is not None):
-            raise UserError("validation and test: the folder (path) has its own; expected them with train")
+            raise UserError("data.fold: files have no folds; name their folder (data.path)")
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
         self.validation_share, self.join_validation = validation_share, join_validation
@@ -85,18 +83,23 @@ class LetorData(Data):
         train_file = files["train"]
         assert train_file is not None
         train = self._lists(train_file)
-        layout = Layout(**train.store.manifest["features"], source=str(train_file))
-        others = files["validation"], files["test"]
-        validation, test = (None if file is None else self._lists(file, layout) for file in others)
-        check_disjoint(train, {"validation": validation, "test": test})
+        others: dict[str, Lists | None] = {"validation": None, "test": None}
+        for name in others:
+            if (file := files[name]) is not None:
+                others[name] = lists = self._lists(file, _numbers(train))
+                if (found := _numbers(lists)) != (expected := _numbers(train)):
+                    has, expects = ("features {} to {}".format(*numbers) for numbers in (found, expected))
+                    raise UserError(f"{file}: has {has}, but {train_file} has {expects}")
+        validation, test = others["validation"], others["test"]
+        check_disjoint(train, others)
         if self.join_validation:
             return Splits(train if validation is None else concat([train, validation]), None, test)
         if validation is None and self.validation_share > 0:
             train, validation = keep_back(train, self.validation_share, seed)
         return Splits(train, validation, test)
 
-    def _lists(self, file: Path, layout: Layout | None = None) -> Lists:
-        lists = letor_lists(file, layout)
+    def _lists(self, file: Path, numbers: tuple[int, int] | None = None) -> Lists:
+        lists = letor_lists(file, numbers)
         return lists.select(lists.lengths >= self.min_documents)
 
     def files(self) -> dict[str, Path | None]:
@@ -104,26 +107,20 @@ class LetorData(Data):
             named = {"train": self.train, "validation": self.validation, "test": self.test}
             return {name: None if file is None else Path(file).expanduser() for name, file in named.items()}
         folder = Path(self.path).expanduser()
-        if self.fold is not None and not folder.is_dir():
-            raise NotFoundError(f"data.path: no such folder {folder}")
-        folds = sorted(found.name for found in folder.glob("Fold*") if found.is_dir())
-        if self.fold is not None:
-            folder = folder / f"Fold{self.fold}"
-            if not folder.is_dir():
-                raise UserError(f"data.fold: no folder {folder}; {_there_are(folds)}")
-        elif folds:
-            raise UserError(f"data.fold: {folder} has folds; {_there_are(folds)}")
+        folds = sorted(one.name for one in folder.glob("Fold*"))
+        folder = folder / f"Fold{self.fold}" if self.fold is not None else folder
         beginning = f"{folder}/" if folder.is_dir() else f"{folder}."
         found = {name: _find(beginning, stems) for name, stems in NAMES.items()}
         if found["train"] is None:
-            where = "" if folder.is_dir() else f"no folder {folder}, and "
-            raise UserError(f"data.path: {where}no {beginning}train.txt (or {', '.join(COMPRESSED)})")
+            hint = f"; choose data.fold among {', '.join(folds)}" if folds else ""
+            raise NotFoundError(f"data.path: no {beginning}train.txt (or {', '.join(COMPRESSED)}){hint}")
         return found
 
 
-def _there_are(folds: list[str]) -> str:
-    numbers = [fold.removeprefix("Fold") for fold in folds]
-    return f"expected one of {', '.join(numbers)}" if numbers else "there are no folds, leave data.fold out"
+def _numbers(lists: Lists) -> tuple[int, int]:
+    """Return the first and the last feature of a file's lists."""
+    features = lists.store.manifest["features"]
+    return features["first"], features["first"] + features["width"] - 1
 
 
 def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
@@ -131,23 +128,26 @@ def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def open_lists(
-    path: str | Path, layout: Mapping[str, int] | None = None, source: str = "the model's training file"
-) -> Lists:
-    """Open a lists folder, or a feature file, which has to agree with the ``first`` and ``width`` of a layout."""
+def open_lists(path: str | Path, columns: Sequence[str] = ()) -> Lists:
+    """Open a lists folder, or a feature file, in which the features that a model reads (its columns) may be absent."""
     path = Path(path).expanduser()
-    if path.is_file():
-        return letor_lists(path, Layout(**layout, source=source) if layout else None)
-    return Lists.open(path)
+    if not path.is_file():
+        return Lists.open(path)
+    named = [name.partition("/")[2] for name in columns if name.startswith(f"{FEATURES}/")]
+    numbers = [int(number) for number in named if number.isdigit()]
+    return letor_lists(path, (min(numbers), max(numbers)) if numbers else None)
 
 
-def letor_lists(path: Path, layout: Layout | None = None) -> Lists:
-    """Return the lists of a feature file, which is parsed into the cache once."""
+def letor_lists(path: Path, numbers: tuple[int, int] | None = None) -> Lists:
+    """Return the lists of a feature file, which is parsed into the cache once.
+
+    ``numbers`` are the first and the last feature to store even if the file does not mention them.
+    """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    key = digest(FORMAT, str(VERSION), file_state([path]), f"{layout.first} {layout.width}" if layout else "")
+    key = digest(FORMAT, str(VERSION), file_state([path]), str(numbers))
     folder = cache_folder() / "letor" / key
     with exclusive_lock(folder, wait=True):  # experiments and processes that start together parse once
-        lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, layout)
+        lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, numbers)
     warn(str(path), lists.store.manifest["counts"])
     return lists

@@ -1,11 +1,11 @@
-"""Normalising feature vectors: per query, or by what was seen in training."""
+"""Normalise feature vectors within each query, or with statistics of the training lists."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,8 +22,11 @@ LARGEST = float(np.finfo(np.float32).max)
 class Normaliser(Described, ABC):
     """Maps features to features of the same shape, float32 to float32; finite ones stay finite.
 
-    Without state where nothing is learned from the training lists.
+    Attributes:
+        learned: names of the attributes that :meth:`fit` sets, numbers or arrays, which are saved with a model.
     """
+
+    learned: ClassVar[Sequence[str]] = ()
 
     def fit(self, features: Array, offsets: Array) -> Self:
         """Learn from the training lists.
@@ -50,13 +53,13 @@ class Normaliser(Described, ABC):
         """
 
     def state(self) -> dict[str, Any]:
-        """Return settings and learned values for JSON."""
-        return {}
+        """Return the learned values for JSON."""
+        return {name: np.asarray(getattr(self, name)).tolist() for name in self.learned}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Restore the values of :meth:`state`."""
-        if state:
-            raise UserError(f"{type(self).__name__}: keeps nothing, but was given {', '.join(state)}")
+        for name in self.learned:
+            setattr(self, name, np.array(state[name]))
 
 
 class QueryZScore(Normaliser):
@@ -98,13 +101,15 @@ def _inverse(scale: Array) -> Array:
 
 
 class Standardise(Normaliser):
-    """``(x - mean) / sd`` with mean and standard deviation of the training lists; constant features become 0.
+    """``(x - mean) / sd`` with the mean and standard deviation of the training lists; constant features become 0.
 
     >>> import numpy as np
     >>> features = np.array([[1, 5], [3, 9]], dtype=np.float32)
     >>> Standardise().fit(features, np.array([0, 2])).apply(features, np.array([0, 2])).tolist()
     [[-1.0, -1.0], [1.0, 1.0]]
     """
+
+    learned = ("mean", "deviation")
 
     def __init__(self) -> None:
         self.mean = self.deviation = np.zeros(0)
@@ -127,12 +132,6 @@ class Standardise(Normaliser):
             raise UserError(f"Standardise: was fitted to {len(self.mean)} features, but got {features.shape[1]}")
         scale = _inverse(self.deviation)
         return _by_blocks(lambda x, _: np.clip((x - self.mean) * scale, -LARGEST, LARGEST), features, offsets)
-
-    def state(self) -> dict[str, Any]:
-        return {"mean": self.mean.tolist(), "deviation": self.deviation.tolist()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.mean, self.deviation = np.array(state["mean"]), np.array(state["deviation"])
 
 
 class SignedLog1p(Normaliser):
@@ -160,6 +159,8 @@ class ShiftedLog(Normaliser):
     [[0.0, 0.0], [0.0, 0.0]]
     """
 
+    learned = ("logs",)
+
     def __init__(self, negated: list[int] | None = None, plain: list[int] | None = None) -> None:
         """Choose the features, counted from 1 as in the files.
 
@@ -168,7 +169,7 @@ class ShiftedLog(Normaliser):
             plain: features that stay as they are.
         """
         self.negated, self.plain = negated or [], plain or []
-        self.logs: list[int] = []
+        self.logs = np.zeros(0, np.int64)
 
     def fit(self, features: Array, offsets: Array) -> Self:
         """See :class:`Normaliser`; finds the features that are never negative."""
@@ -176,11 +177,11 @@ class ShiftedLog(Normaliser):
         if wrong := [column for column in [*self.negated, *self.plain] if not 1 <= column <= width]:
             raise UserError(f"ShiftedLog: there is no feature {wrong[0]}; expected 1 to {width}")
         lowest = (features * self._signs(width)).min(axis=0)
-        self.logs = [i + 1 for i in range(width) if lowest[i] >= 0 and i + 1 not in self.plain]
+        self.logs = np.setdiff1d(np.flatnonzero(lowest >= 0), np.array(self.plain, dtype=np.int64) - 1)
         return self
 
     def apply(self, features: Array, offsets: Array) -> Array:
-        signs, logs = self._signs(features.shape[1]), np.array(self.logs, dtype=np.int64) - 1
+        signs, logs = self._signs(features.shape[1]), self.logs.astype(np.int64)  # read from JSON, none are floats
 
         def shifted(x: Array, _: Array) -> Array:
             x = x * signs
@@ -191,12 +192,6 @@ class ShiftedLog(Normaliser):
 
     def _signs(self, width: int) -> Array:
         return np.where(np.isin(np.arange(1, width + 1), self.negated), -1, 1).astype(np.float32)
-
-    def state(self) -> dict[str, Any]:
-        return {"negated": self.negated, "logs": self.logs}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        self.negated, self.logs = state["negated"], state["logs"]
 
 
 NORMALISERS = dict.fromkeys(("QueryZScore", "Standardise", "SignedLog1p", "ShiftedLog"), __name__)

@@ -1,42 +1,43 @@
-"""LETOR and svmlight text, a block of lines at a time.
+"""LETOR and svmlight files: parse them with scikit-learn, and store them as lists folders.
 
-A line is ``GRADE qid:QUERY INDEX:VALUE ... # docid = DOCUMENT``; the comment may be absent or say something else, the
-``qid`` is absent if a side file says which lines belong together, and features that are absent are 0. scikit-learn
-parses the features; queries, which need not be numbers, and document ids, which it takes for comments, are read here.
+A line is ``LABEL qid:QUERY FEATURE:VALUE ... # docid = DOCUMENT``; the comment may be absent or say something else, and
+features that are absent are 0. scikit-learn parses labels and features; queries, which need not be numbers, and
+document ids, which it takes for comments, are read here.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from rerank.errors import UserError, one_line
-from rerank.storage.arrow import FLOAT32, Array
+from rerank.lists import Lists
+from rerank.lists.writer import StoreWriter
+from rerank.progress import tqdm
+from rerank.storage.arrow import FLOAT32, Array, blocks, write_arrow
+from rerank.storage.files import COMPRESSED, atomic_folder, open_binary, readable
 
-MAX_GRADE = 30
-"""The largest grade that is read: gains are ``2^grade - 1``."""
+FEATURES = "features"
+"""The column that a file's features become."""
+
+MAX_LABEL = 30
+"""The largest label that is read: gains are ``2^label - 1``."""
 
 MAX_FEATURES = 10_000
 """The largest feature number that is read: features are stored densely."""
 
+ROWS = 1 << 16
+"""Rows that are written at a time."""
+
 EXAMPLE = "'2 qid:10 1:0.5 2:0 # docid = D1'"
-DOCID = re.compile(rb"docid\s*=\s*(\S+)")
-GRADES = {str(grade).encode(): grade for grade in range(MAX_GRADE + 1)}
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The features of a training file, with which validation and test files have to agree."""
-
-    first: int
-    width: int
-    source: str
+LINE = re.compile(rb"^[^\S\n]*[^\s#]+[^\S\n]+qid:([^\s#:]+)(?![^\s#])[^#\n]*(?:#(?:.*?docid\s*=\s*(\S+))?.*)?$", re.M)
 
 
 @dataclass(frozen=True)
@@ -44,88 +45,152 @@ class Block:
     """Consecutive rows of a file.
 
     Attributes:
-        grades: ``[n]`` int16.
-        queries: the queries in the order of the file, each with its number of consecutive rows.
-        documents: ``[n]`` document ids, None if the comment has none.
+        labels: ``[n]`` int16.
+        names: query and document of each row; an empty document if the comment has none.
         features: ``[n, width]`` float32, from number 0 to the largest in this block.
         has_zero: whether the number 0 occurs.
-        too_large: number of values beyond float32 (Istella's 1.797e308): they count as missing, so as 0.
+        too_large: number of values beyond float32 (Istella's 1.797e308), which count as missing, so as 0.
     """
 
-    grades: Array
-    queries: list[tuple[str, int]]
-    documents: list[str | None]
+    labels: Array
+    names: list[tuple[str, str]]
     features: Array
     has_zero: bool
     too_large: int
 
 
-def parse_block(text: bytes, path: str, line: int = 1, layout: Layout | None = None) -> Block:
-    """Parse whole lines, of which the first has this number in the file."""
-    grades, names, documents = list[int](), list[str](), list[str | None]()
-    for number, raw in _lines(text, line):
-        content, _, comment = raw.partition(b"#")
-        words = content.split(None, 2)
-        grade = GRADES.get(words[0])
-        grades.append(_grade(words[0], f"{path}:{number}") if grade is None else grade)
-        names.append(_query(words[1] if len(words) > 1 else b"", f"{path}:{number}"))
-        found = DOCID.search(comment) if comment else None
-        documents.append(found[1].decode(errors="replace") if found else None)
-    try:
-        features = _features(text, layout)
-    except ValueError:
-        for number, raw in _lines(text, line):  # find the line
+def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] | None = None) -> Lists:
+    """Store a file as a lists folder with the column ``features``, whose numbers are named as in the file.
+
+    Lists keep the order of the file. Queries that are in several places of the file are joined.
+
+    Args:
+        path: the file.
+        folder: the folder to make.
+        key: hash of everything that decides the content of the folder.
+        numbers: first and last feature to store even if the file does not mention them.
+    """
+    parsed = [block for block in _parse_file(path) if len(block.labels)]
+    if not parsed:
+        raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
+    first, last = numbers or (1, 0)
+    first = 0 if any(block.has_zero for block in parsed) else first
+    width = max(last + 1, *(block.features.shape[1] for block in parsed))
+    if width <= first:
+        raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
+    labels = np.concatenate([block.labels for block in parsed])
+    names = [name for block in parsed for name in block.names]
+    too_large = sum(block.too_large for block in parsed)
+    features, start = np.zeros((len(labels), width), np.float32), 0
+    for number, block in enumerate(parsed):
+        rows, columns = block.features.shape
+        features[start : start + rows, :columns] = block.features
+        start += rows
+        parsed[number] = None  # type: ignore[call-overload]  # frees its memory
+    codes, queries = _factorize([query for query, _ in names])
+    runs = codes[np.diff(codes, prepend=-1) != 0]
+    order, lengths = np.argsort(codes, kind="stable"), np.bincount(codes)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids, repeated = _unique_ids(codes, [document for _, document in names])
+    documents, distinct = _factorize(ids)
+    with atomic_folder(folder) as temporary:
+        for name, column, values in (("queries", "query_id", queries), ("documents", "doc_id", distinct)):
+            write_arrow(temporary / f"{name}.arrow", pa.schema([(column, pa.string())]), [{column: values}])
+        with StoreWriter(temporary, {FEATURES: [str(number) for number in range(first, width)]}) as writer:
+            for begin, end in blocks(offsets, ROWS):
+                some = order[offsets[begin] : offsets[end]]
+                none = np.zeros(end - begin, np.int32)
+                columns = {FEATURES: features[some][:, first:]}
+                writer.add(lengths[begin:end], none, documents[some], labels[some], **columns)
+            writer.finish(
+                collection={"name": str(path), "fingerprint": key},
+                retriever={},
+                features={"first": first, "width": width - first},
+                order=None,
+                judgments="grades",
+                made={FEATURES: {"file": path.name}},
+                counts={
+                    "queries": len(queries),
+                    "documents": len(distinct),
+                    "pairs": len(labels),
+                    "added_relevant": 0,
+                    "scattered_queries": int((np.bincount(runs) > 1).sum()),
+                    "repeated_documents": repeated,
+                    "too_large_values": too_large,
+                },
+            )
+    return Lists.open(folder)
+
+
+def _parse_file(path: Path) -> Iterator[Block]:
+    """Parse a file block by block."""
+    size = None if path.suffix in COMPRESSED else path.stat().st_size
+    line = 1
+    with tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=None) as bar:
+        for text in read_blocks(path):
             try:
-                _features(raw, layout)
-            except ValueError as error:
-                raise UserError(f"{path}:{number}: {one_line(error)}") from error
-        raise
-    large = np.abs(features.data) > FLOAT32
-    features.data = np.where(large, 0, features.data).astype(np.float32)
-    dense = features.toarray()[: len(grades)]
-    if layout:
-        dense = np.pad(dense, ((0, 0), (0, layout.first + layout.width - dense.shape[1])))
-    queries = [(name, len(list(rows))) for name, rows in groupby(names)]
-    return Block(np.array(grades, np.int16), queries, documents, dense, 0 in features.indices, int(large.sum()))
+                yield parse_block(text)
+            except ValueError:
+                for number, one in enumerate(text.split(b"\n"), line):  # find the line
+                    try:
+                        parse_block(one)
+                    except ValueError as error:
+                        raise UserError(f"{path}:{number}: {one_line(error)}") from error
+                raise
+            line += text.count(b"\n")
+            bar.update(len(text))
 
 
-def _lines(text: bytes, line: int) -> Iterator[tuple[int, bytes]]:
-    return ((number, raw) for number, raw in enumerate(text.split(b"\n"), line) if raw.partition(b"#")[0].strip())
+def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
+    """Yield blocks of about this many bytes that end with lines."""
+    with open_binary(path) as file, readable(path):
+        while block := file.read(size) + file.readline():
+            yield block
 
 
-def _features(text: bytes, layout: Layout | None) -> Any:
-    """Parse the features as a sparse matrix ``[n, largest number + 1]`` float64; a ValueError says what is wrong."""
+def parse_block(text: bytes) -> Block:
+    """Parse whole lines; a ValueError says what is wrong."""
     from sklearn.datasets import load_svmlight_file
 
+    names = [(query.decode(errors="replace"), id.decode(errors="replace")) for query, id in LINE.findall(text)]
     try:
-        features = load_svmlight_file(io.BytesIO(text), zero_based=True, dtype=np.float64)[0]
+        features, labels = load_svmlight_file(io.BytesIO(text), zero_based=True, dtype=np.float64)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{one_line(error)}; expected features in ascending order, as in {EXAMPLE}") from error
+    if len(names) != len(labels):
+        raise ValueError(f"expected the query after the label, and spaces between, as in {EXAMPLE}")
+    if len(wrong := labels[(labels < 0) | (labels > MAX_LABEL) | (labels != np.round(labels))]):
+        raise ValueError(f"label {wrong[0]:g}; expected a whole number from 0 to {MAX_LABEL}")
     if np.isnan(features.data).any():
         raise ValueError("a feature is not a number; leave missing ones out")
-    first, last = (layout.first, layout.first + layout.width - 1) if layout else (0, MAX_FEATURES)
-    if len(wrong := features.indices[(features.indices < first) | (features.indices > last)]):
-        stored = f"expected numbers up to {MAX_FEATURES}, as features are stored densely"
-        why = f"but {layout.source} has features {first} to {last}" if layout else stored
-        raise ValueError(f"feature {wrong[0]}{',' if layout else ';'} {why}")
-    return features
+    if features.shape[1] > MAX_FEATURES + 1:
+        largest = features.shape[1] - 1
+        raise ValueError(f"feature {largest}; expected numbers up to {MAX_FEATURES}, as features are stored densely")
+    large = np.abs(features.data) > FLOAT32
+    features.data = np.where(large, 0, features.data).astype(np.float32)
+    dense = features.toarray()
+    return Block(labels.astype(np.int16), names, dense, 0 in features.indices, int(large.sum()))
 
 
-def _grade(word: bytes, where: str) -> int:
-    try:
-        value = float(word)
-    except ValueError:
-        value = -1.0
-    if not value.is_integer() or not 0 <= value <= MAX_GRADE:
-        shown = word.decode(errors="replace")
-        raise UserError(f"{where}: grade {shown!r}; expected a whole number from 0 to {MAX_GRADE}")
-    return int(value)
+def _factorize(names: Sequence[str]) -> tuple[Array, Any]:
+    """Number names in the order in which they first occur: the number of each row, and the names."""
+    encoded = pa.array(names, pa.string()).dictionary_encode()
+    return encoded.indices.to_numpy(), encoded.dictionary
 
 
-def _query(word: bytes, where: str) -> str:
-    name = word.decode(errors="replace")
-    if not name.startswith("qid:") or len(name) == 4:
-        raise UserError(f"{where}: {name!r} after the grade; expected the query as in {EXAMPLE}")
-    if not name.isascii() and len(name.split()) > 1:
-        raise UserError(f"{where}: {name!r} has a blank that is no plain space; expected one after the query's id")
-    return name[4:]
+def _unique_ids(codes: Array, documents: Sequence[str]) -> tuple[list[str], int]:
+    """Make document ids unique in each query; those that are made up differ from all in the file."""
+    taken, seen, repeated = {*documents}, set[tuple[int, str]](), 0
+    ids = list[str]()
+    for row, (query, name) in enumerate(zip(codes.tolist(), documents, strict=True), 1):
+        if name and (query, name) not in seen:
+            seen.add((query, name))
+            ids.append(name)
+            continue
+        repeated += bool(name)
+        made = f"{name}#{row}" if name else str(row)
+        while made in taken:
+            made += "#"
+        taken.add(made)
+        ids.append(made)
+    return ids, repeated

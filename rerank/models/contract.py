@@ -15,10 +15,9 @@ from rerank.storage.fingerprint import fingerprint, is_ours
 
 CONTRACT, CARD = "rerank.json", "README.md"
 
-TRAINED_ON, LAYOUT, START, MIX, CALIBRATION = "trained_on", "layout", "start", "mix", "calibration"
-"""Its keys for the queries of the training (:mod:`rerank.scoring.in_sample`), the numbers of features in a file
-(:mod:`rerank.features.letor`), the columns that a model starts from, the weights of a mix
-(:class:`rerank.models.mixed.Mixed`), and calibrated probabilities
+TRAINED_ON, START, MIX, CALIBRATION = "trained_on", "start", "mix", "calibration"
+"""Its keys for the queries of the training run (:mod:`rerank.scoring.in_sample`), the columns that a model starts from,
+the weights of a mix (:class:`rerank.models.mixed.Mixed`), and calibrated probabilities
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"

@@ -20,7 +20,6 @@ from rerank.models.contract import (
     CARD,
     CONTRACT,
     FUSION,
-    LAYOUT,
     MIX,
     TRAINED_ON,
     read_contract,
@@ -104,7 +103,7 @@ def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | N
         model = kind_of_model.load(Path(folder))
     if instruction and getattr(model, "prompt", None) is None:
         raise UserError(f"instruction: {folder} has no place for one, since it reads no template; leave it out")
-    model.remembered = {key: contract[key] for key in (TRAINED_ON, LAYOUT) if key in contract}
+    model.remembered = {key: contract[key] for key in (TRAINED_ON,) if key in contract}
     return model
 
 

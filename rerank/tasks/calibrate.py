@@ -59,7 +59,7 @@ def calibrate(
     from rerank.features.letor import open_lists
     from rerank.lists.folds import drawn_folds
     from rerank.lists.view import Lists
-    from rerank.models.contract import CALIBRATION, CONTRACT, LAYOUT, add_to_contract, read_contract
+    from rerank.models.contract import CALIBRATION, CONTRACT, add_to_contract, read_contract
     from rerank.models.load import copy_model, load_model
     from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import scores_by
@@ -68,7 +68,7 @@ def calibrate(
     check_arguments(calibrate, {"grade": grade, "depth": depth})
     if output is None and not (Path(model) / CONTRACT).is_file():
         raise UserError(f"--model: {model} has no {CONTRACT}; name a folder to make with --output FOLDER")
-    opened = lists if isinstance(lists, Lists) else open_lists(lists, read_contract(Path(model)).get(LAYOUT))
+    opened = lists if isinstance(lists, Lists) else open_lists(lists, read_contract(Path(model)).get("columns", ()))
     if opened.qrels is None:
         raise UserError(f"--lists: {opened.store} has no judgments; make them with `rerank retrieve --qrels`")
     opened = opened.select(opened.judged & (opened.lengths > 0)).cut(depth)

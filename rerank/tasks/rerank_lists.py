@@ -79,12 +79,12 @@ def lists_to_score(model: ModelLike, lists: ListsLike, depth: int | None, token_
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.contract import LAYOUT, read_contract
+    from rerank.models.contract import read_contract
 
     check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
     contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
-    opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get(LAYOUT))
+    opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("columns", ()))
     return opened.cut(depth)

@@ -24,7 +24,7 @@ import rerank
 from rerank.errors import UserError
 from rerank.kernels.precision import cpu_flags
 from rerank.models.card import dataset_of, make_card, write_card
-from rerank.models.contract import LAYOUT, MIX, add_to_contract, read_contract
+from rerank.models.contract import MIX, add_to_contract, read_contract
 from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
@@ -139,8 +139,6 @@ class RunFolder:
         noted: dict[str, Any] = {**remember(splits.train, model.arguments().get("name"))}
         if ranker is not None:
             noted[MIX] = ranker.mix
-        if "features" in (manifest := splits.train.store.manifest):
-            noted[LAYOUT] = manifest["features"]
         add_to_contract(self.best, noted)
         data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
         config = yaml.safe_load(self.config)

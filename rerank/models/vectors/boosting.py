@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from rerank.errors import NotFoundError, UserError, needed
-from rerank.features.parse import FEATURES
+from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.columns import check_added, warn_of_added

@@ -12,7 +12,7 @@ from torch import device as Device
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
-from rerank.features.parse import FEATURES
+from rerank.features.svmlight import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
 from rerank.lists.columns import Column, as_column, flat_names

@@ -12,7 +12,7 @@ from torch import nn
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, find_normaliser
-from rerank.features.parse import FEATURES
+from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, drawn_from
 from rerank.models.columns import warn_of_added
