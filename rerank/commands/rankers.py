@@ -51,8 +51,7 @@ def rerank(
 ) -> None:
     """Score ranked lists with a trained model and write the run.
 
-    If the command was killed, the same command finishes the work. Several processes (``torchrun``), on one machine or
-    many, share the lists.
+    Several processes (``torchrun``), on one machine or many, share the lists.
 
     Args:
         model: folder of a trained model, such as runs/x/best.

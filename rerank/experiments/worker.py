@@ -48,7 +48,7 @@ def train_cell(settings: dict[str, Any], folder: Path, fingerprint: str) -> None
 def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
     """Write the run of a chosen cell over its test lists."""
     from rerank.retrieval.runs import write_run
-    from rerank.scoring.shared import scores_by
+    from rerank.scoring.shared import score_shared
 
     config = configured(settings)
     lists = config.data.splits(config.seed).test
@@ -56,8 +56,9 @@ def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
     if not (folder / "best").is_dir():
         raise UserError(f"{folder / 'best'}: no such folder, but rankings are needed; remove {folder} to train again")
     with exclusive_lock(folder, wait=True):
-        score = scores_by(type(config.model).load(folder / "best"), config.precision, config.token_budget)
-        write_run(folder / TEST_RUN, lists.run(score(lists, "test")), tag="rerank")
+        model, budget = type(config.model).load(folder / "best"), config.token_budget
+        scores = score_shared(model, lists, precision=config.precision, budget=budget, progress="test lists")
+        write_run(folder / TEST_RUN, lists.run(scores), tag="rerank")
 
 
 def answer(job: dict[str, Any]) -> dict[str, Any]:

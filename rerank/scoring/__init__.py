@@ -1,1 +1,1 @@
-"""Scores of stored lists: shared by processes, in parts that a stopped scoring resumes from, as a run or a column."""
+"""Scores of stored lists: shared by processes, as a run or a column."""

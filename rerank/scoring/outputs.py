@@ -1,9 +1,8 @@
-"""Scores of a model or cosines as a column, or as a run; a killed scoring resumes after its last part."""
+"""Write the scores of a model, or cosines, as a column or a run."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +21,9 @@ from rerank.models.weights import find_model
 from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import check_out_of_sample
-from rerank.scoring.parts import Parts, kept_in
 from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
 from rerank.storage.arrow import Array
-from rerank.storage.files import is_stream
 from rerank.storage.locks import exclusive_lock
 
 
@@ -43,42 +40,30 @@ def add_model(
 ) -> Coverage:
     """Score all candidates of a lists folder with a trained model, added ones included, into a column.
 
-    Parts of some thousand candidates are whole or absent, so that the same call resumes where another was killed.
-    Processes (``torchrun``) share the parts.
+    Processes (``torchrun``) share the lists.
     """
     name = run_name(model) if name is None else check_name(name)
     store = Store.open(folder)
     lists = Lists.of(store).with_added()
     if not in_sample:
         check_out_of_sample(lists, model)
-    assert store.folder is not None
-    place = store.folder / "columns" / f".{name}.parts"
-    made = {"model": run_name(model), "sha256": model_hash(model, mix)}
-    made |= {"instruction": instruction} if instruction else {}
     with group() as main:
         with together():
             scorer = load_model(model, mix, instruction)
             check_scoring(scorer, precision, budget)
-            exact = placed(scorer, precision)
-            made |= {"precision": exact}
+            precision = placed(scorer, precision)
+            made = {"model": run_name(model), "sha256": model_hash(model, mix), "precision": precision}
+            made |= {"instruction": instruction} if instruction else {}
             done = is_there(store, name, made)
         if not done:
-            with kept_in(place, f"column {name}", main):
-                with together():
-                    lists = scorer.completed(lists)
-                    parts = Parts(place, scorer, lists, {**made, "scorer": made["sha256"]})
-                values = np.empty(len(store.document), dtype=np.float32)
-                values[lists.row_numbers] = score_shared(
-                    scorer, lists, precision=exact, budget=budget, progress=f"column {name}", parts=parts
-                )
-                with together():
-                    if main:
-                        store.add_column(name, values, made=made)
-        elif main:  # what was killed between the column and the end
-            shutil.rmtree(place, ignore_errors=True)
-        covered = Coverage.of(store, store.entry(name).values)
-        log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
-    return covered
+            values = np.empty(len(store.document), dtype=np.float32)
+            values[lists.row_numbers] = score_shared(
+                scorer, lists, precision=precision, budget=budget, progress=f"column {name}"
+            )
+            with together():
+                if main:
+                    store.add_column(name, values, made=made)
+    return _covered(store, name, done)
 
 
 def run_name(model: str | Path) -> str:
@@ -110,8 +95,7 @@ def add_cosines(
 ) -> Coverage:
     r"""Add the cosine :math:`u_q \cdot v_d` of query and document by an embedding model, for all candidates.
 
-    Every distinct document is encoded once, added ones included. A call that was killed goes on with the first
-    document that it had not stored.
+    Every distinct document is encoded once, added ones included. A repeated call continues after the last stored block.
     """
     name = cosine_name(model) if name is None else check_name(name)
     store = Store.open(folder)
@@ -125,8 +109,12 @@ def add_cosines(
             vectors = store.folder / "columns" / f".{name}.vectors"
             store.add_column(name, cosines(Lists.of(store).with_added(), encoder, vectors / encoder.id), made=made)
             shutil.rmtree(vectors, ignore_errors=True)
+    return _covered(store, name)
+
+
+def _covered(store: Store, name: str, done: bool = False) -> Coverage:
     covered = Coverage.of(store, store.entry(name).values)
-    log.info("%s: column %s: %s", store, name, covered)
+    log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
     return covered
 
 
@@ -140,18 +128,12 @@ def write_reranked(
     budget: int | None = None,
     instruction: str | None = None,
 ) -> None:
-    """Score lists with a trained model and write the run; a call after a killed one resumes after its last part."""
-    made = {"scorer": model_hash(model, mix)} | ({"instruction": instruction} if instruction else {})
-    place = Path(output).parent / f".{Path(output).name}.parts"
-    stream = is_stream(Path(output))  # beside which there is no place for parts
-    with group() as main, nullcontext() if stream else kept_in(place, "reranking", main):
+    """Score lists with a trained model and write the run."""
+    with group() as main:
         with together():
             scorer = load_model(model, mix, instruction)
             check_scoring(scorer, precision, budget)
-            exact = placed(scorer, precision)
-            lists = scorer.completed(lists)
-            parts = None if stream else Parts(place, scorer, lists, made | {"precision": exact})
-        scores = score_shared(scorer, lists, precision=exact, budget=budget, progress="reranking", parts=parts)
+        scores = score_shared(scorer, lists, precision=precision, budget=budget, progress="reranking")
         with together():
             if main:
                 _write(lists, scores, output)

@@ -47,20 +47,18 @@ def scores_of(
         scores = inner.text_scores(pairs, budget, precision, each if any(each) else None)
     elif inner is not None and len(scores):
         features = np.concatenate([question.features for question in questions if question.features is not None])
-        options = {"budget": budget, "groups": lengths if len(lengths) > 1 else None}
-        scores = inner.predict(features, **{name: value for name, value in options.items() if value is not None})
-    found = np.split(scores, np.cumsum(lengths)[:-1])
-    if isinstance(inner, TextScorer) and inner.start.columns:
-        found = [inner.add_start(own, asked.columns) for own, asked in zip(found, questions, strict=True)]
-    if isinstance(model, Mixed):
-        given = [
-            one.columns
-            if one.features is not None and not any(one.texts)
-            else model.with_cosines(one.query, one.texts, one.columns)
-            for one in questions
-        ]
-        found = [model.mixed_given(columns, own) for own, columns in zip(found, given, strict=True)]
-    for own in found:
+        options: dict[str, Any] = {"groups": lengths} | ({} if budget is None else {"budget": budget})
+        scores = inner.predict(features, **options)
+    found = []
+    for question, own in zip(questions, np.split(scores, np.cumsum(lengths)[:-1]), strict=True):
+        if isinstance(inner, TextScorer) and inner.start.columns:
+            own = inner.add_start(own, question.columns)
+        if isinstance(model, Mixed):
+            given = question.columns
+            if any(question.texts) or question.features is None:
+                given = model.with_cosines(question.query, question.texts, given)
+            own = model.mixed_given(given, own)
         if not np.isfinite(own).all():
             raise UserError(f"document {np.isfinite(own).argmin()}: its score is {own[~np.isfinite(own)][0]}")
+        found.append(own)
     return found

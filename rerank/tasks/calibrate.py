@@ -62,7 +62,7 @@ def calibrate(
     from rerank.models.contract import CALIBRATION, CONTRACT, add_to_contract, read_contract
     from rerank.models.load import copy_model, load_model
     from rerank.scoring.in_sample import shared_queries
-    from rerank.scoring.shared import scores_by
+    from rerank.scoring.shared import score_shared
     from rerank.storage.files import atomic_folder
 
     check_arguments(calibrate, {"grade": grade, "depth": depth})
@@ -81,7 +81,7 @@ def calibrate(
     opened = ranker.completed(opened)
     ranker.check(opened)
 
-    scores = scores_by(ranker, "auto", None)(opened, "calibration").astype(float)
+    scores = score_shared(ranker, opened, progress="calibration").astype(float)
     labels = opened.judged_grades()
     complete = any(label <= 0 for labels in opened.qrels.values() for label in labels.values())
     counted = np.array([label is not None or not complete for label in labels])

@@ -57,7 +57,7 @@ def rerank_lists(
     from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.runs import as_run
-    from rerank.scoring.shared import check_scoring, placed, score_shared
+    from rerank.scoring.shared import check_scoring, score_shared
 
     check_arguments(rerank_lists, {"precision": precision})
     chosen = lists_to_score(model, lists, depth, token_budget)
@@ -69,8 +69,7 @@ def rerank_lists(
         raise UserError(f"model: {network.untrained()}; train it first")
     scorer.warn_if_untrained()
     check_scoring(scorer, precision, token_budget)
-    exact = placed(scorer, precision)
-    scores = score_shared(scorer, chosen, precision=exact, budget=token_budget, progress="reranked lists")
+    scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
     return as_run(chosen.run(scores))
 
 

@@ -15,7 +15,6 @@ import yaml
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.progress import log
-from rerank.scoring.together import check_gpus
 from rerank.training.accumulate import MemoryLimits
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ def make_accelerator(
         UserError: the configuration and a switch of the launcher contradict each other, a tracker is not installed, or
             Accelerate cannot do what is asked.
     """
-    check_gpus()
     precision, why = chosen_precision(config.precision, bf16)
     return start_accelerator(precision, folder, trackers, find_unused, sharding()), why
 

@@ -22,7 +22,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import Pace, log, tqdm
-from rerank.scoring.shared import score_shared, scores_by
+from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
@@ -329,9 +329,11 @@ class Trainer:
             with together():
                 best = type(self.model).load(self.folder.best)
                 best.settle(self.precision)
-        score = scores_by(best, self.config.precision, self.config.token_budget)
         scores = {} if self._best_scores is None else {"validation": self._best_scores}
-        scores |= {split: score(lists, split) for split, lists in self.measurer.lists.items() if split not in scores}
+        options: dict[str, Any] = {"precision": self.precision, "budget": self.config.token_budget}
+        for split, lists in self.measurer.lists.items():
+            if split not in scores:
+                scores[split] = score_shared(best, lists, progress=f"{split} lists", **options)
         with together():
             results, ranker = self.measurer.results(best, scores, state.best_epoch, state.start)
             if self.main:

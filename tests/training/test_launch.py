@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from rerank.errors import UserError
 from rerank.lists.data import ListsData
 from rerank.losses import ListNet
 from rerank.models.vectors.mlp import MLP
-from rerank.scoring.together import check_gpus, group, together
+from rerank.scoring.together import group, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.config import TrainConfig
@@ -26,29 +25,6 @@ from tests.builders import write_features
 from tests.conftest import ROOT
 from tests.forked import fork, ranks
 from tests.training.helpers import by_two
-
-
-def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    with pytest.raises(UserError, match="8 processes on a machine with 2 GPUs; start one for each") as caught:
-        check_gpus()
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "processes", "rank", "said"),
-    [(8, 1, 0, "1 of 8 GPUs are used"), (8, 2, 1, ""), (8, 8, 0, ""), (1, 1, 0, ""), (0, 4, 0, "")],
-)
-def test_idle_gpus_are_said_once(
-    gpus: int, processes: int, rank: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
-    monkeypatch.setenv("RANK", str(rank))
-    with caplog.at_level(logging.INFO, "rerank"):
-        check_gpus()
-    assert bool(caplog.records) == bool(said) and said in caplog.text
 
 
 @pytest.mark.parametrize(

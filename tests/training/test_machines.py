@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -158,7 +157,6 @@ def test_work_is_dealt_out_evenly() -> None:
 
 
 def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
-    """Lists of seven parts, of vectors."""
     lists = write_features(tmp_path / "lists.txt", lengths=[1000] * 56, features=3)
     words = ["--data=LetorData", f"--data.train={write_features(tmp_path / 'train.txt', features=3)}"]
     words += ["--model=SelfAttention", "--model.width=8", "--model.hidden=8", "--loss=ListNet", "--tracker=[]"]
@@ -168,38 +166,3 @@ def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
         together(processes, [*command, "--output", str(tmp_path / f"{processes}.trec")])
     runs = {(tmp_path / f"{processes}.trec").read_bytes() for processes in (1, 2, 4)}
     assert len(runs) == 1 and runs.pop().count(b"\n") == 56 * 1000
-    assert not list(tmp_path.glob(".*parts*")), "the parts are gone"
-
-
-@pytest.mark.slow
-def test_a_killed_reranking_resumes_and_writes_the_same_run(tmp_path: Path) -> None:
-    words = words_of(tmp_path, dropout=0.0)
-    assert main(["train", *words, "--epochs=1", f"--output={tmp_path / 'run'}"]) == 0
-    code = """
-import os, signal, sys
-from pathlib import Path
-from rerank.commands.cli import main
-from rerank.scoring import parts as scoring
-scoring.PAIRS = 10
-write = scoring.Parts.write
-def killed_after_two(self, part, scores):
-    write(self, part, scores)
-    if "killed" in Path(sys.argv[-1]).name and part == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-if "first" in sys.argv[1]:
-    scoring.Parts.write = killed_after_two
-sys.exit(main(sys.argv[2:]))
-"""
-    command = ["rerank", "--model", str(tmp_path / "run" / "best"), "--lists", str(tmp_path / "lists"), "--output"]
-
-    def run(turn: str, output: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-c", code, turn, *command, str(tmp_path / output)]
-        return subprocess.run(words, capture_output=True, text=True, timeout=1800)
-
-    assert run("first", "whole.trec").returncode == 0
-    assert run("first", "killed.trec").returncode == -signal.SIGKILL
-    assert not (tmp_path / "killed.trec").exists()
-    done = run("second", "killed.trec")
-    assert done.returncode == 0 and "resuming, 4 of" in done.stderr
-    assert (tmp_path / "killed.trec").read_bytes() == (tmp_path / "whole.trec").read_bytes()
-    assert not list(tmp_path.glob(".*parts*"))

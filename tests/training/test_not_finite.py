@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import Tensor
@@ -22,8 +21,6 @@ from rerank.lists import Lists
 from rerank.losses.base import Loss
 from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
-from rerank.scoring.outputs import write_reranked
-from rerank.scoring.parts import Parts
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.accumulate import MemoryLimits
@@ -32,7 +29,6 @@ from rerank.training.launch import start_accelerator
 from rerank.training.targets import Targets
 from rerank.training.trees import Objective
 from tests.builders import train, write_features
-from tests.forked import fork
 from tests.training.helpers import accumulator_of, by_two, whole_batch
 
 REFUSED = r"is not finite at step 3, queries \S+, .*scores from .* to .*; lower optimization\.encoder_lr and head_lr"
@@ -181,43 +177,6 @@ def test_processes_end_together_when_one_fails(do: str, how: str, said: str, lis
     first, second = by_two(tmp_path, work)
     assert first.startswith("UserError: ") and said in first
     assert second == ("AssertionError: " if how == "bug" else first)
-
-
-def _parts(process: int, folder: Path) -> None:
-    """The first of two processes cannot score, then it cannot write."""
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=process, world_size=2)
-    for turn in range(2):
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                if process == 0:  # the only part is its
-                    patch.setattr(*(("rerank.scoring.shared.score_whole", _no_memory), (Parts, "write", _full))[turn])
-                write_reranked(folder / "model", Lists.open(folder / "lists"), folder / "run.trec", precision="fp32")
-        except Exception as error:
-            (folder / f"said-{turn}-{process}").write_text(f"{type(error).__name__}: {error}")
-    dist.barrier()
-    dist.destroy_process_group()
-
-
-def _full(*_: Any) -> None:
-    raise OSError(28, "No space left on device")
-
-
-def _no_memory(*_: Any, **__: Any) -> None:
-    raise UserError("out of memory with one document at a time")
-
-
-def test_a_process_that_cannot_score_its_parts_keeps_nobody_waiting(lists: Lists, tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    network(lists).save(tmp_path / "model")
-    lists.save(tmp_path / "lists")
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
-    ranks = [shared | {"RANK": str(process), "LOCAL_RANK": str(process)} for process in range(2)]
-    processes = [fork(_parts, process, tmp_path, environment=ranks[process]) for process in range(2)]
-    for process in processes:
-        process.join(300)
-    said = {(turn, process): (tmp_path / f"said-{turn}-{process}").read_text() for turn in (0, 1) for process in (0, 1)}
-    assert said[0, 0] == said[0, 1] == "UserError: out of memory with one document at a time"
-    assert said[1, 0].startswith("OSError") and said[1, 1].startswith("UserError: process 0: OSError")
 
 
 def test_a_process_by_itself_raises_what_it_raises() -> None:
