@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Qrels, checked_id
-from rerank.collections.records import NAMES, is_table, named_columns
+from rerank.collections.records import NAMES
+from rerank.collections.tables import is_table, named_columns
 from rerank.errors import UserError
 from rerank.storage.files import read_lines
 

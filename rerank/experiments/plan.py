@@ -18,7 +18,6 @@ from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.settings.configs import assign, merged
 from rerank.settings.ranges import check_arguments, check_value
-from rerank.storage.files import check_folder
 from rerank.storage.fingerprint import fingerprint
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
@@ -35,7 +34,6 @@ class ExperimentPlan:
         self.config = config
         self.output = Path(config.output)
         self.cells = self.output / "cells"
-        check_folder(self.output)
         files = self.output.iterdir() if self.output.is_dir() else ()
         if not self.cells.is_dir() and any(not file.name.startswith(".") for file in files):
             raise UserError(f"output: {self.output} exists and is not an experiment's folder; name another one")

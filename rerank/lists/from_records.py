@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections import Qrels, Query
-from rerank.collections.base import checked_ids, checked_text
+from rerank.collections.base import checked_id, checked_text
 from rerank.collections.judgments import HIGHEST
 from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest
@@ -31,6 +31,8 @@ TEXT_OF = {"query_id": "query", "doc_id": "text"}
 IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unnamed: 0"}
 """Columns that are no scores, even if they are numbers: ids, and the index that pandas makes a column."""
 
+NUMBERS = ("grade", "rank", "score")
+
 MISSING = ("", "na", "n/a", "#n/a", "nan", "<na>", "null", "none")
 """How files write, in small letters, that there is no number."""
 
@@ -42,10 +44,10 @@ def store_of(records: Records, qrels: Qrels | None = None, order: str | None = N
     ``order``, else ``score``, else ``rank``, else the first single number by which the rows of every query are sorted.
     """
     records = _each_once(_identified(records))
-    records, columns = _numbers(records)
+    given, columns = _numbers(records)
     codes, queries = records.frame["query_id"].factorize()
     ordered_by, rows = _ordered(columns, codes, order, records.name)
-    records = records._replace(frame=records.frame.iloc[rows])
+    records, given = records._replace(frame=records.frame.iloc[rows]), None if given is None else given[rows]
     columns = {name: replace(column, values=column.values[rows]) for name, column in columns.items()}
     codes = codes[rows]
     documents, known = records.frame["doc_id"].factorize()
@@ -53,7 +55,6 @@ def store_of(records: Records, qrels: Qrels | None = None, order: str | None = N
     if records.without:
         more = {"query_id": list(records.without), "text": list(records.without.values())}
         tables["queries"] = pa.concat_tables([tables["queries"], pa.table(more)], promote_options="default")
-    given = records.frame["grade"].to_numpy() if "grade" in records.frame else None
     grades = np.zeros(len(codes), np.int16)
     judgments: Judgments | None = None
     if qrels is not None:
@@ -91,38 +92,22 @@ def _identified(records: Records) -> Records:
         raise UserError(f"{records.name}: has {called[given[0]]}, but no {lacking}; texts need both")
     values: dict[str, list[str]] = {}
     for field in (field for field in (*TEXT_OF, *given, "instruction") if field in called):
-        cells, missing = frame[field].tolist(), frame[field].isna().to_numpy()
-        if field == "instruction":
-            cells = ["" if lost else cell for cell, lost in zip(cells, missing.tolist(), strict=True)]
-        elif missing.any():
-            where = records.where(int(missing.argmax()))
-            raise UserError(f"{where}: no {called[field]}; give one, or leave the row out")
-        values[field] = _checked(records, field, cells)
+        missing = frame[field].isna()
+        if missing.any() and field != "instruction":
+            raise UserError(f"{records.where(missing.argmax())}: no {called[field]}; give one, or leave the row out")
+        check = checked_id if field in TEXT_OF else checked_text
+        cells = frame[field].mask(missing, "").tolist()
+        values[field] = [check(cell, f"{records.where(i)}: {called[field]}") for i, cell in enumerate(cells)]
     for text in given:
         if empty := sum(not value.strip() for value in values[text]):
             log.warning("%s: %d rows have an empty %s (kept)", records.name, empty, called[text])
     if "query_id" not in values:  # a text with another instruction is another query
-        keys = zip(values["query"], values.get("instruction", [""] * len(frame)), strict=True)
-        values["query_id"] = _made(
-            "q", [f"{text}\0{instruction}" if instruction else text for text, instruction in keys]
-        )
+        pairs = zip(values["query"], values.get("instruction", [""] * len(frame)), strict=True)
+        values["query_id"] = _made("q", [f"{text}\0{more}" if more else text for text, more in pairs])
     if "doc_id" not in values:
         values["doc_id"] = _made("d", values["text"])
     strings = {name: np.array(cells, dtype=object) for name, cells in values.items()}
     return records._replace(frame=frame.assign(**strings))
-
-
-def _checked(records: Records, field: str, cells: list[object]) -> list[str]:
-    def where(row: int) -> str:
-        return f"{records.where(row)}: {records.called[field]}"
-
-    if field in TEXT_OF:
-        return checked_ids(cells, where)
-    return [
-        # Most texts are plainly in order, which is quicker to see.
-        cell if isinstance(cell, str) and cell.isascii() else checked_text(cell, where(i))
-        for i, cell in enumerate(cells)
-    ]
 
 
 def _made(letter: str, texts: list[str]) -> list[str]:
@@ -149,52 +134,30 @@ def _each_once(records: Records) -> Records:
     return records._replace(frame=frame[~again])
 
 
-def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
-    """Turn what is left of the rows into columns, ``NAME/NUMBER`` and others of that name as one."""
+def _numbers(records: Records) -> tuple[Array | None, dict[str, Column]]:
+    """Read grades, ``[T]``, and turn other numbers into columns, ``NAME/NUMBER`` and others of that name as one."""
     from pandas.api.types import is_numeric_dtype
 
-    left_out, single, frame, called = [], dict[str, Array](), records.frame, records.called
+    frame, called = records.frame, records.called
+    grades, left_out, single = None, [], dict[str, Array]()
     for key in frame.columns:
-        if key in CANDIDATE and key not in ("grade", "rank", "score"):
+        if key in CANDIDATE and key not in NUMBERS:
             continue
         values, wrong = _floats(frame[key])
-        there = wrong | ~np.isnan(values)
-        if key in IDS or (key not in CANDIDATE and 2 * wrong.sum() >= max(1, there.sum())):
+        known = values[~np.isnan(values)]
+        if key in IDS or (key not in NUMBERS and wrong.any() and wrong.sum() >= len(known)):
             left_out.append(key or "(one without a name)")
-            continue
-        if wrong.any():
+        elif wrong.any():
             row = int(wrong.argmax())
             shown = str(frame[key].iloc[row])[:50]
-            raise UserError(f"{records.where(row)}: {called.get(key, key)} {shown!r} is no number, as others are")
-        if key == "grade" and not there.any():
-            frame = frame.drop(columns=key)
-            continue
-        if not there.any() and not is_numeric_dtype(frame[key]):
-            continue
-        if key == "grade" and not (np.nan_to_num(values) % 1).any():
-            if (large := np.abs(np.nan_to_num(values)) > HIGHEST).any():
+            raise UserError(f"{records.where(row)}: {called.get(key, key)} {shown!r} is not a number, as others are")
+        elif key == "grade" and not (known % 1).any():
+            if (large := np.abs(values) > HIGHEST).any():
                 row = int(large.argmax())
                 raise UserError(f"{records.where(row)}: grade {values[row]:g}; expected {HIGHEST} at most")
-            frame = frame.assign(grade=values)
-            continue
-        if key == "grade":
-            key, frame = called["grade"], frame.drop(columns="grade")
-            if key in RESERVED:
-                raise UserError(f"{records.name}: {key} has fractions; grades are whole numbers; call scores otherwise")
-            log.warning(
-                "%s: %s has fractions, so it is a column of scores and no judgments; train on it with "
-                "Term(MSE(), target=%r)",
-                *(records.name, key, key),
-            )
-        elif key == "rank" and (values[there] > 0).any():
-            if (values[there] < 0).any():
-                told = "ranks count from the best (0 or 1), and are missing for what a system did not return"
-                raise UserError(f"{records.name}: {called['rank']} has numbers above and below 0; {told}")
-            log.info("%s: %s counts from the best and is kept as its negative", records.name, called["rank"])
-            values = -values
-        if there.any() and 1 << 24 < np.abs(values[there]).max() < 2**63 and not (values[there] % 1).any():
-            as_column(key, records.frame[key][there].astype(np.int64).to_numpy())  # refuses what float32 would join
-        single[key] = as_column(key, values)
+            grades = values if len(known) else None
+        elif len(known) or is_numeric_dtype(frame[key]):
+            single |= _column(records, key, values, known)
     if left_out:
         log.warning("%s: columns left out, as they are not numbers: %s", records.name, ", ".join(left_out))
     columns = {}
@@ -202,19 +165,40 @@ def _numbers(records: Records) -> tuple[Records, dict[str, Column]]:
         numbers = tuple(key.partition("/")[2] or key for key in keys)
         values = np.concatenate([single[key] for key in keys], axis=1)
         columns[column] = Column(values, numbers, {"records": records.name})
-    return records._replace(frame=frame), columns
+    return grades, columns
+
+
+def _column(records: Records, key: str, values: Array, known: Array) -> dict[str, Array]:
+    """Return the column of scores that a number becomes; ranks become negative."""
+    name, called = records.name, records.called.get(key, key)
+    if key == "grade":
+        key = called
+        if key in RESERVED:
+            raise UserError(f"{name}: {key} has fractions; grades are whole numbers; call scores otherwise")
+        log.warning(
+            "%s: %s has fractions, so it is a column of scores and no judgments; train on it with "
+            "Term(MSE(), target=%r)",
+            *(name, key, key),
+        )
+    elif key == "rank" and (known > 0).any():
+        if (known < 0).any():
+            right = "ranks count from the best (0 or 1), and are missing for what a system did not return"
+            raise UserError(f"{name}: {called} has numbers above and below 0; {right}")
+        log.info("%s: %s counts from the best and is kept as its negative", name, called)
+        values = -values
+    if len(known) and 1 << 24 < np.abs(known).max() < 2**63 and not (known % 1).any():
+        as_column(key, known.astype(np.int64))  # refuses what float32 would join
+    return {key: as_column(key, values)}
 
 
 def _floats(given: pd.Series) -> tuple[Array, Array]:
     """Convert a column to ``[n]`` float64, NaN where it has no number, and a mask of the values that are no numbers."""
     import pandas as pd
 
-    def is_missing(value: object) -> bool:
-        return isinstance(value, str) and value.strip().lower() in MISSING
-
     missing = given.isna().to_numpy()
     if given.dtype.kind == "O":
-        missing = missing | given.map(is_missing).to_numpy(bool)
+        lacking = given.map(lambda cell: isinstance(cell, str) and cell.strip().lower() in MISSING)
+        missing = missing | lacking.to_numpy(bool)
     try:
         numbers = pd.to_numeric(given.mask(missing), errors="coerce").to_numpy(np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):  # lists, complex numbers

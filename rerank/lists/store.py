@@ -17,7 +17,7 @@ from rerank.lists.columns import Column, as_column, check_name, column_file, fla
 from rerank.lists.layout import CANDIDATES, ENDS, IDS, TABLES, Judgments, read_manifest
 from rerank.lists.scaled import scaled_rows
 from rerank.storage.arrow import Array, flat_batch, read_arrow
-from rerank.storage.files import atomic_file, cannot_be_written
+from rerank.storage.files import atomic_file
 from rerank.storage.locks import exclusive_lock
 
 
@@ -199,7 +199,7 @@ class Store:
         if name == self.order:
             raise UserError(f"{self}: is in the order of column {name}, which therefore stays")
         path = self.column_path(name)
-        with exclusive_lock(path, wait=True), cannot_be_written(path):
+        with exclusive_lock(path, wait=True):
             path.unlink(missing_ok=True)
         self._columns.pop(name, None)
 

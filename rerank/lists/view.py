@@ -90,7 +90,7 @@ class Lists:
         Lists('data frame': 1 query (1 judged), 3 candidates)
 
         Args:
-            source: what :func:`rerank.collections.records.load_frame` takes, in one of these shapes: a row per
+            source: what :func:`rerank.collections.tables.load_frame` takes, in one of these shapes: a row per
                 candidate (``query_id``, ``query``, ``doc_id``, ``text``, ``grade``, any numbers); ``query, docs,
                 labels``; ``anchor, positive, negative_1 … negative_n``; ``query, positive, negative``; ``query, pos,
                 neg, pos_scores, neg_scores, prompt``; ``query, positive_passages, negative_passages``; ``sentence1,
@@ -105,7 +105,7 @@ class Lists:
             columns: the source's name of a field that has an unusual one: ``{"text": "passage_text"}``.
             order: the column that ordered the lists, best first; None takes ``score``, ``rank``, or the first column
                 by which the rows of every query are sorted.
-            queries: texts by id, of sources that have none; answers of a search engine are in their order.
+            queries: texts by id, of sources that have none.
 
         Raises:
             UserError: columns of no known shape, or a row with a missing or contradictory value.

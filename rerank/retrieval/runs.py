@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import checked_id, checked_ids
-from rerank.collections.records import NAMES, is_table, named_columns, read_records
+from rerank.collections.records import NAMES, read_records
+from rerank.collections.tables import is_table, named_columns
 from rerank.errors import UserError
 from rerank.html import shown
 from rerank.progress import log, tqdm

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import bz2
 import codecs
-import contextlib
-import errno
 import functools
+import glob
 import gzip
 import hashlib
 import io
@@ -14,12 +13,11 @@ import json
 import logging
 import lzma
 import os
-import re
 import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,9 +28,6 @@ COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 BINARY = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"PK\x03\x04": "a zip archive", b"SQLite": "an SQLite database"}
 BINARY |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16")
 """Formats other than UTF-8 text, by their first bytes."""
-
-LEFTOVER = re.compile(r"\.(?P<name>.+)\.(?P<kind>[0-9a-f]{8}\.tmp|rerank-old)")
-"""Names that `temporary_beside` and `old_beside` make."""
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
@@ -51,13 +46,9 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn errors of decompression and decoding into one line that names the file."""
+    """Turn errors of decompression into one line that names the file."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not UTF-8 ({error.reason}: {error.object[error.start]:#x}); save it as such"
-        ) from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, UserError):
             raise
@@ -65,14 +56,23 @@ def readable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def open_text(path: str | Path, errors: str = "strict") -> Iterator[io.TextIOWrapper]:
-    """Open a UTF-8 file, plain or compressed, whose lines end with LF; a byte-order mark is dropped."""
-    path = Path(path)
+def _open_text(path: Path) -> Iterator[IO[bytes]]:
     with open_binary(path) as file, readable(path):
         start = file.peek(8)  # type: ignore[attr-defined]
         if kind := next((kind for mark, kind in BINARY.items() if start.startswith(mark)), None):
             raise UserError(f"{path}: is {kind}; expected text in UTF-8")
-        yield io.TextIOWrapper(file, "utf-8-sig", errors, newline="\n")
+        yield file
+
+
+def read_text(path: str | Path) -> str:
+    """Read a UTF-8 file, plain or compressed, without a byte-order mark; refuse other encodings with their line."""
+    with _open_text(Path(path)) as file:
+        data = file.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}:{line}: byte {data[error.start]:#x} is not UTF-8; save the file as UTF-8") from error
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -81,8 +81,8 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     Bytes that are not UTF-8 become U+FFFD, which is logged once for a file.
     """
     undecodable = 0
-    with open_text(path, "replace") as file:
-        for number, line in enumerate(file, 1):
+    with _open_text(Path(path)) as file:
+        for number, line in enumerate(io.TextIOWrapper(file, "utf-8-sig", "replace", newline="\n"), 1):
             undecodable += "\ufffd" in line
             if not line.isspace():
                 yield number, line.rstrip("\r\n")
@@ -111,8 +111,6 @@ def digest(*parts: str | bytes | Path) -> str:
     total = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
-            if not part.is_file():
-                raise NotFoundError(f"{part}: no such file")
             with part.open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
         else:
@@ -129,10 +127,7 @@ def file_state(paths: Sequence[Path]) -> str:
 
 def cache_folder() -> Path:
     """Return the folder of indexes and parsed files: ``$RERANK_HOME``, or ``~/.cache/rerank``."""
-    try:
-        return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
-    except RuntimeError as error:
-        raise UserError("there is no home folder to keep indexes in; set RERANK_HOME to a folder") from error
+    return Path(os.environ.get("RERANK_HOME") or "~/.cache/rerank").expanduser()
 
 
 def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
@@ -147,7 +142,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise NotFoundError(f"{path}: no such file")
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read ({one_line(error)}); copy or make it again") from error
     if not isinstance(content, dict):
         raise UserError(f"{path}: expected a JSON object; copy or make it again")
@@ -159,11 +154,6 @@ def temporary_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
-def old_beside(path: Path) -> Path:
-    """Return the name that a folder has while another takes its place."""
-    return path.with_name(f".{path.name}.rerank-old")
-
-
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
     """Remove what killed writers left in a folder; a folder that one of them was replacing is put back.
 
@@ -171,23 +161,23 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
         folder: where they wrote.
         name: the file or folder that they wrote; all of them by default. The caller has its lock.
     """
-    for path in [*folder.glob(".*")]:
-        if (found := LEFTOVER.fullmatch(path.name)) is None or name not in (None, found["name"]):
-            continue
-        target = folder / found["name"]
-        if found["kind"] == "rerank-old" and not os.path.lexists(target):
-            os.rename(path, target)
+    pattern = "*" if name is None else glob.escape(name)
+    for old in folder.glob(f".{pattern}{OLD}"):
+        target = folder / old.name.removeprefix(".").removesuffix(OLD)
+        if os.path.lexists(target):
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(old, target)
             logging.getLogger("rerank").warning("%s: put back, as the process that replaced it was killed", target)
-        elif path.is_dir() and not path.is_symlink():
+    for path in folder.glob(f".{pattern}.{'[0-9a-f]' * 8}.tmp"):
+        if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
 
 
-def check_folder(output: str | Path | None) -> None:
-    """Refuse a file as an output folder."""
-    if output is not None and Path(output).is_file():
-        raise UserError(f"output: {output} is a file; name a folder")
+OLD = ".rerank-old"
+"""End of the name that a folder has while another takes its place."""
 
 
 def check_apart(output: str | Path, **inputs: Any) -> None:
@@ -203,34 +193,20 @@ def check_apart(output: str | Path, **inputs: Any) -> None:
             raise UserError(f"{output}: would overwrite what --{name} {given} reads; name another file")
 
 
-@contextmanager
-def cannot_be_written(path: Path) -> Iterator[None]:
-    """Turn errors of the file system into one line that names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written ({error.strerror}); check permissions and free space, or name another place"
-        ) from error
-
-
 def is_stream(path: Path) -> bool:
     """Return True for a pipe, terminal or other device, which is written in place."""
     # Behind /dev/stdout may be a regular file, which the shell holds open: replacing it would hide what comes after.
-    return bool(re.match(r"/dev/(std(in|out|err)|fd/)|/proc/", os.path.abspath(path))) or (
-        os.path.exists(path) and not (path.is_file() or path.is_dir())
-    )
+    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or path.is_fifo()
 
 
 def _flush(path: Path) -> None:
     """Wait until a file's content, or a folder's names, are on the disk: a rename may outlive them in a power cut."""
-    # Some file systems cannot flush a folder.
-    with contextlib.suppress(OSError) if path.is_dir() else contextlib.nullcontext():
-        number = os.open(path, os.O_RDONLY)
-        try:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems cannot flush a folder
             os.fsync(number)
-        finally:
-            os.close(number)
+    finally:
+        os.close(number)
 
 
 @contextmanager
@@ -245,17 +221,15 @@ def atomic_file(path: str | Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     temporary = temporary_beside(path)
-    with cannot_be_written(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        temporary.touch(exist_ok=False)  # so that the umask applies, and errors come before the work
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; name a file")
+    temporary.touch(exist_ok=False)  # so that the umask applies, and errors come before the work
     try:
         yield temporary
-        with cannot_be_written(path):
-            _flush(temporary)
-            os.replace(temporary, path)
-            _flush(path.parent)
+        _flush(temporary)
+        os.replace(temporary, path)
+        _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -277,27 +251,25 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
             next `remove_leftovers` puts it back.
     """
     path = Path(os.path.realpath(path))
-    temporary, old = temporary_beside(path), old_beside(path)
+    temporary, old = temporary_beside(path), path.with_name(f".{path.name}{OLD}")
     if not replace:
         _refuse_existing(path)
-    with cannot_be_written(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary.mkdir()
     try:
         yield temporary
-        with cannot_be_written(path):
-            for inside in [*sorted(temporary.rglob("*")), temporary]:
-                _flush(inside)
-            if replace and path.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                os.rename(path, old)
-            _refuse_existing(path)  # a rename would replace an empty folder
-            try:
-                os.rename(temporary, path)
-            except OSError:
-                _refuse_existing(path)  # another process was faster by less than the check above takes
-                raise
-            _flush(path.parent)
+        for inside in [*temporary.rglob("*"), temporary]:
+            _flush(inside)
+        if replace and path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.rename(path, old)
+        _refuse_existing(path)  # a rename would replace an empty folder
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            _refuse_existing(path)  # another process was faster by less than the check above takes
+            raise
+        _flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

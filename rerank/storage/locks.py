@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.storage.files import cannot_be_written, is_stream, remove_leftovers
+from rerank.storage.files import is_stream, remove_leftovers
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
         wait: wait for another writer; else it is an error.
 
     Raises:
-        UserError: another process writes the path, or the lock cannot be written.
+        UserError: another process writes the path.
     """
     if is_stream(Path(path)):
         yield
@@ -35,15 +35,14 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place, is_singleton=True)
     again = lock.is_locked
-    with cannot_be_written(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            if not wait:
-                raise UserError(f"{path}: in use by another process; wait for it, or name another path") from None
-            log.info("%s: waiting for another process", path)
-            lock.acquire()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise UserError(f"{path}: in use by another process; wait for it, or name another path") from None
+        log.info("%s: waiting for another process", path)
+        lock.acquire()
     try:
         if not again:
             remove_leftovers(path.parent, path.name)

@@ -28,7 +28,7 @@ from rerank.models.contract import MIX, add_to_contract, read_contract
 from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
-from rerank.storage.files import atomic_write, check_folder, read_json, remove_leftovers, write_json
+from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
 from rerank.storage.fingerprint import fingerprint, first_difference
 from rerank.training.results import Results
 
@@ -97,7 +97,6 @@ class RunFolder:
 
     def check(self) -> None:
         """Refuse a folder that holds something else, or another run; write nothing."""
-        check_folder(self.path)
         if not self.path.exists():
             return
         if not (self.path / FINGERPRINT).is_file():

@@ -73,7 +73,7 @@ WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_COLUMNS)
-def test_a_wrong_column_is_said_in_a_line(what: str) -> None:
+def test_from_dataframe_refuses_a_wrong_column(what: str) -> None:
     changes, message = WRONG_COLUMNS[what]
     refused(message, lists, **changes)
 
@@ -94,12 +94,12 @@ WRONG_TABLES: dict[str, tuple[Any, str]] = {
     ),
     "empty list": ({"query": ["x", "y"], "docs": [["s", "t"], []]}, r"row 1: no docs"),
     "no rows": (frame()[:0], r"data frame: has no rows"),
-    "columns of two lengths": ({"query": ["x"], "text": ["s", "t"]}, r"is not a table"),
+    "columns of two lengths": ({"query": ["x"], "text": ["s", "t"]}, r"not a table"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG_TABLES)
-def test_a_wrong_table_is_said_in_a_line(what: str) -> None:
+def test_from_dataframe_refuses_a_wrong_table(what: str) -> None:
     table, message = WRONG_TABLES[what]
     refused(message, lists, table)
 
@@ -110,15 +110,19 @@ WRONG_FILES: dict[str, tuple[str, str | bytes, str]] = {
         JSONL.replace('"b"', '"\\ud800"'),
         r"x\.jsonl: row 2: doc_id: .*half of a character",
     ),
-    "word among numbers": ("x.csv", CSV.replace("0,7", "0,7..5"), r"x\.csv: row 2: bm25 '7..5' is no number"),
-    "Latin-1": ("x.csv", CSV.replace("a,s", "a,café").encode("latin-1"), r"x\.csv: not UTF-8"),
-    "cell too many": ("x.csv", CSV.replace("b,t", "b,t,u"), r"x\.csv: row 2: 7 columns"),
-    "open quote": ("x.csv", CSV.replace("x,b", 'x,"b'), r"x\.csv: row 2: not CSV .*quote"),
+    "word among numbers": ("x.csv", CSV.replace("0,7", "0,7..5"), r"x\.csv: row 2: bm25 '7..5' is not a number"),
+    "Latin-1": ("x.csv", CSV.replace("a,s", "a,café").encode("latin-1"), r"x\.csv:2: byte 0xe9 is not UTF-8"),
+    "cell too many": ("x.csv", CSV.replace("b,t", "b,t,u"), r"x\.csv: .*Row #3: Expected 6 columns, got 7"),
+    "open quote": (
+        "x.csv",
+        CSV.replace("x,b", 'x,"b'),
+        r"x\.csv: not a readable csv file .*Row #3: Expected 6 columns, got 3",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", WRONG_FILES)
-def test_a_wrong_file_is_said_in_a_line(tmp_path: Path, what: str) -> None:
+def test_from_dataframe_refuses_a_wrong_file(tmp_path: Path, what: str) -> None:
     name, content, message = WRONG_FILES[what]
     refused(message, lists, write(tmp_path / name, content))
 
@@ -162,7 +166,7 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_CALLS)
-def test_a_wrong_call_is_said_in_a_line(tmp_path: Path, what: str) -> None:
+def test_wrong_call_raises_an_error_of_one_line(tmp_path: Path, what: str) -> None:
     call, message = WRONG_CALLS[what]
     refused(message, call, tmp_path)
 
@@ -189,7 +193,7 @@ def names(given: Any = None, **changes: Any) -> list[str]:
     return [*lists(given, **changes).store.column_names]
 
 
-def test_a_csv_is_read_as_it_is_written(tmp_path: Path) -> None:
+def test_from_dataframe_reads_csv_cells_as_texts(tmp_path: Path) -> None:
     """Zeros in front of ids stay, and words that others take for missing values are texts."""
     zeros = "qid,query,docno,text,label,bm25\n007,x,0012,null,1,9\n007,x,0013,NA,0,8\n008,007,0012,null,,\n"
     read = lists(write(tmp_path / "x.csv", zeros))
@@ -251,7 +255,7 @@ RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
 
 
 @pytest.mark.parametrize("what", RIGHT)
-def test_what_is_right_is_read_so(tmp_path: Path, what: str) -> None:
+def test_right_data_is_read(tmp_path: Path, what: str) -> None:
     call, expected = RIGHT[what]
     assert call(tmp_path) == expected
 
@@ -270,14 +274,14 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_what_is_odd_is_said_once(caplog: pytest.LogCaptureFixture, what: str) -> None:
+def test_odd_data_is_warned_of_once(caplog: pytest.LogCaptureFixture, what: str) -> None:
     call, message = ODD[what]
     call()
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert re.search(message, line) and "\n" not in line
 
 
-def test_nothing_odd_is_said_of_what_is_right(caplog: pytest.LogCaptureFixture) -> None:
+def test_right_data_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     lists()
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
@@ -294,7 +298,7 @@ def test_two_frames_without_ids_are_two_data_sets() -> None:
         check_disjoint(one, {"validation": same})
 
 
-def test_a_saved_folder_is_for_other_tools_too(tmp_path: Path) -> None:
+def test_save_writes_judgments_and_run_for_other_tools(tmp_path: Path) -> None:
     """Its judgments and its run are files that the commands and other programs read; what is not judged stays so."""
     for grade in ([1, 0, 0], [1, NAN, -1]):
         given_ = lists(grade=grade)

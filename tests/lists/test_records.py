@@ -193,22 +193,6 @@ def answer(*ids: str, **more: Any) -> dict[str, Any]:
 QUERIES = {"q1": "one", "q2": "two", "q3": "three"}
 
 
-@pytest.mark.parametrize("form", ["msearch", "lines", "rows"])
-def test_answers_of_a_search_engine_go_with_the_queries_in_order(form: str, tmp_path: Path) -> None:
-    answers = [answer("a", "b"), answer(), answer("a")]
-    given: Any = answers
-    if form == "msearch":
-        (tmp_path / "x.json").write_text(json.dumps({"took": 3, "responses": answers}))
-        given = tmp_path / "x.json"
-    elif form == "lines":
-        (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, answers)).encode()))
-        given = tmp_path / "x.jsonl.gz"
-    lists = Lists.from_dataset(given, queries=QUERIES)
-    run = {lists.query_texts[lists.query_ids.index(query)]: dict(ranked) for query, ranked in lists.run().items()}
-    assert run == {"one": {"a": 9.5, "b": 8.5}, "two": {}, "three": {"a": 9.5}}
-    assert lists.store.column_names == ["score"] and set(lists.to_dataframe()["text"]) == {"T\na", "T\nb"}
-
-
 def test_named_queries_of_an_engine_are_columns() -> None:
     response = answer("a", query_id="q", query="x")
     response["hits"]["hits"][0]["matched_queries"] = {"bm25": 3.0, "knn": 0.5}
@@ -259,20 +243,17 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "negative of no text": (
         [{"query": "x", "positive": "s", "negative": 3}],
-        r"row 0: negative: int in place of a text",
+        "row 0: negative: int in place of a text",
     ),
     "contradiction": ([{"query": "x", "positive": "s", "negative": "s"}], r"another grade; keep one"),
-    "no hits": ([{"query": "x", "hits": []}], "no hits in any"),
-    "hits of another kind": ([{"query": "x", "hits": []}, {"query": "y", "hits": 3}], "hits is int; expected a list"),
-    "hit of another kind": ([{"query": "x", "hits": [3]}], "row 0: int in place of a text or a hit"),
+    "no hits": ([{"query": "x", "hits": []}], "no candidates in any"),
+    "hits of another kind": ([{"query": "x", "hits": []}, {"query": "y", "hits": 3}], "row 1: hits: int in place of"),
+    "hit of another kind": ([{"query": "x", "hits": [3]}], "row 0: hits: int in place of a text or a hit"),
     "lists of two lengths": ([{"query": "x", "hits": {"text": ["s"], "pid": [1, 2]}}], "have different lengths"),
-    "error": (
-        [answer("a"), {"hits": None, "error": {"reason": "no such index"}}],
-        r"in place of hits \(no such index\)",
-    ),
+    "error": ([answer("a"), {"hits": None, "error": {"reason": "no such index"}}], "an incomplete answer"),
     "timed out": ([answer("a", timed_out=True)], "an incomplete answer"),
-    "failed": ([answer("a", _shards={"total": 2, "failed": 1})], r"an incomplete answer \(1 shards failed"),
-    "answers without queries": ([answer("a")], "1 answers for 0 queries; give those that were asked"),
+    "failed": ([answer("a", _shards={"total": 2, "failed": 1})], "an incomplete answer"),
+    "answers without queries": ([answer("a")], "of no known shape"),
 }
 
 
@@ -307,11 +288,11 @@ def test_saved_data_sets_and_the_hub(tmp_path: Path) -> None:
     for path in (tmp_path / "two/train", tmp_path / "two/test", tmp_path / "one"):
         assert shown(Lists.from_dataset(path)) == ROWS
     for name, message in {
-        str(tmp_path / "two"): r"has the splits train, test; name one, such as .*two/train",
+        str(tmp_path / "two"): r"has the splits train, test; name one, such as train",
         str(tmp_path / "two/tests"): "no such file or folder",
         str(tmp_path / "nowhere.jsonl"): "no such file or folder",
         "~/nowhere/at/all": "no such file or folder",
-        "nobody/nothing:train": "no such file, nor a data set that the hub can give",
+        "nobody/nothing:train": "neither a file nor a data set on the hub",
         "a:b:c:d": "no such file or folder",
     }.items():
         with pytest.raises(UserError, match=message) as caught:
@@ -337,19 +318,19 @@ def test_first_bytes_tell_the_format(tmp_path: Path) -> None:
     for name in ("parquet", "lines", "zipped"):
         assert shown(Lists.from_dataset(tmp_path / name)) == ROWS
     (tmp_path / "words").write_text("query text\n")
-    with pytest.raises(UserError, match="cannot tell the format"):
+    with pytest.raises(UserError, match="unknown format"):
         Lists.from_dataset(tmp_path / "words")
 
 
 def test_retrieve_takes_records(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "msearch.json").write_text(json.dumps({"responses": [answer("a", "b")]}))
+    (tmp_path / "answers.json").write_text(json.dumps([answer("a", "b", query_id="7")]))
     (tmp_path / "queries.tsv").write_text("7\twhat is a wing\n")
     (tmp_path / "qrels").write_text("7 0 a 1\n7 0 b 0\n")
     monkeypatch.setenv("HOME", str(tmp_path))
-    given = ["retrieve", "--records", "~/msearch.json", "--output", str(tmp_path / "lists"), "--depth", "1"]
-    assert main(given) == 2 and "answers for 0 queries" in capsys.readouterr().err
+    given = ["retrieve", "--records", "~/answers.json", "--output", str(tmp_path / "lists"), "--depth", "1"]
+    assert main(given) == 2 and "but no query; texts need both" in capsys.readouterr().err
     judged = [*given, "--queries", str(tmp_path / "queries.tsv"), "--qrels", str(tmp_path / "qrels")]
     assert main([*judged, "--add-relevant"]) == 2
     assert main(judged) == 0

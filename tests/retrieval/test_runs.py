@@ -213,7 +213,7 @@ def test_bad_rows_of_tables_are_named(tmp_path: Path, record: object, said: str)
         ),
         ("run.jsonl", '{"qid": "1", "docno": "a"}\n', ": has no column score; there are query_id, doc_id"),
         ("run.jsonl", "1 Q0 a 1 2.5 tag\n", ":1: not JSON"),
-        ("run.parquet", "no parquet", ": not a readable Parquet file"),
+        ("run.parquet", "no parquet", ": not a readable parquet file"),
         ("run.jsonl", None, ": no such file"),
         ("run.trec", None, ": no such file"),
         ("run.tsv", "7\tb\t2\n7\tc\t0\n", ":2: rank '0'; expected a whole number from 1"),
