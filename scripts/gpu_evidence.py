@@ -128,20 +128,18 @@ class Work(NamedTuple):
     needed: float
 
 
-def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto") -> Work:
+def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int]) -> Work:
     """Scoring lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
-    model.settle(precision, kernels)
+    model.settle(precision)
     needed = operations(model.network, inputs.lengths(lists.row_numbers))
     return Work(lambda: score_lists(model, inputs, lists, precision=precision), lists.size, needed)
 
 
-def training_of(
-    here: Here, model: Any, precision: Any, pairs: tuple[int, int], kernels: Any = "auto", gradient: Any = "auto"
-) -> Work:
+def training_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], gradient: Any = "auto") -> Work:
     """A training step on lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
-    model.settle(precision, kernels)
+    model.settle(precision)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
     limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
@@ -172,12 +170,12 @@ def gradient_of(model: Any) -> torch.Tensor:
 
 
 def scores_and_gradient(
-    here: Here, model: Any, device: torch.device, precision: Any, kernels: Any
+    here: Here, model: Any, device: torch.device, precision: Any
 ) -> tuple[np.ndarray, torch.Tensor]:
     """A copy's on a device, of four lists."""
     model = copy.deepcopy(model).to(device)
     lists, inputs = here.pairs(model, 4, 10)  # which are laid out for the device
-    model.settle(precision, kernels)
+    model.settle(precision)
     scores = score_lists(model, inputs, lists, precision=precision)
     step = accumulator(model.train(), inputs, lists, precision, MemoryLimits(model.budget))
     step.accumulate(whole(lists), 1)
@@ -190,9 +188,9 @@ def agreement(here: Here) -> Iterator[str]:
     off = []
     for shape in ("MiniLM-L6", "ModernBERT-base", "Qwen3, 8 of 0.6B's 28 layers"):
         model = here.model(shape, num_hidden_layers=3, initializer_range=0.1).cpu()
-        expected, full = scores_and_gradient(here, model, torch.device("cpu"), "fp32", "torch")
+        expected, full = scores_and_gradient(here, model, torch.device("cpu"), "fp32")
         for precision in ("fp32", "bf16", "fp16"):
-            scores, gradient = scores_and_gradient(here, model, here.device, precision, "own")
+            scores, gradient = scores_and_gradient(here, model, here.device, precision)
             apart = float(np.abs(scores - expected).max() / expected.std())
             turned = float((gradient - full).norm() / full.norm())
             yield f"| {shape}, {precision} | {apart:.1e} | {turned:.1e} |"
@@ -205,45 +203,41 @@ def agreement(here: Here) -> Iterator[str]:
 def rows_of(
     here: Here, shape: str, queries: int, precision: Any, lines: list[tuple[Any, ...]], lora: Any = None
 ) -> Iterator[str]:
-    """A table of rates, of a sixth of the lists in training; a line is (work, kernels, dropout, gradient)."""
+    """A table of rates, of a sixth of the lists in training; a line is (work, dropout, gradient)."""
     peak = product_rate(here.device, here.of(256, 8192))
     yield f"{shape}, {precision}; a product reaches {peak / 1e12:.1f} TFLOP/s.\n"
-    yield "| work | kernels | dropout | gradient | pairs/s | of the peak | GB at most |\n|---|---|---|---|---|---|---|"
-    for work, kernels, dropout, gradient in lines:
+    yield "| work | dropout | gradient | pairs/s | of the peak | GB at most |\n|---|---|---|---|---|---|"
+    for work, dropout, gradient in lines:
         lists = here.of((2, 5), (queries if work == "scoring" else queries // 6, 50))
         model = here.model(shape, dropout, lora)
         if work == "scoring":
-            done = scoring_of(here, model, precision, lists, kernels)
+            done = scoring_of(here, model, precision, lists)
         else:
-            done = training_of(here, model, precision, lists, kernels, gradient)
+            done = training_of(here, model, precision, lists, gradient)
         if here.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         seconds = here.seconds(done.once)
         most = f"{torch.cuda.max_memory_allocated() / 1e9:.1f}" if here.device.type == "cuda" else ""
-        chosen = model._implementations[1]
-        taken = chosen.scoring if work == "scoring" else chosen.dropped if dropout else chosen.training
-        named = kernels if kernels == taken else f"{kernels}: {taken}"
         rates = f"{done.pairs / seconds:.0f} | {done.needed / seconds / peak:.0%}"
-        yield f"| {work} | {named} | {dropout or ''} | {gradient} | {rates} | {most} |"
+        yield f"| {work} | {dropout or ''} | {gradient} | {rates} | {most} |"
 
 
 def scoring(here: Here) -> Iterator[str]:
-    """MiniLM's rates of scoring ready tokens, and those of our attention and PyTorch's."""
-    lines = [("scoring", kernels, 0, "") for kernels in ("auto", "own", "torch")]
-    yield from rows_of(here, "MiniLM-L6", 1000, "bf16", lines)
+    """MiniLM's rates of scoring ready tokens."""
+    yield from rows_of(here, "MiniLM-L6", 1000, "bf16", [("scoring", 0, "")])
 
 
 def training(here: Here) -> Iterator[str]:
     """MiniLM's rates of training steps."""
-    lines = [("training", kernels, rate, "auto") for rate in (0.1, 0.0) for kernels in ("auto", "own", "torch")]
-    yield from rows_of(here, "MiniLM-L6", 240, "bf16", [*lines, ("training", "auto", 0.1, "cached")])
+    lines = [("training", 0.1, "auto"), ("training", 0.0, "auto"), ("training", 0.1, "cached")]
+    yield from rows_of(here, "MiniLM-L6", 240, "bf16", lines)
 
 
 def rates(shape: str, queries: int) -> Callable[[Here], Iterator[str]]:
     """A section on another model."""
 
     def section(here: Here) -> Iterator[str]:
-        lines = [("scoring", "auto", 0, ""), ("training", "auto", 0.1, "auto"), ("training", "auto", 0.1, "cached")]
+        lines = [("scoring", 0, ""), ("training", 0.1, "auto"), ("training", 0.1, "cached")]
         yield from rows_of(here, shape, queries, "bf16", lines)
 
     section.__doc__ = f"Rates of scoring and of training steps, of {shape}'s sizes."
@@ -255,7 +249,7 @@ def lora(here: Here) -> Iterator[str]:
     need("peft")
     from rerank.models.text.adapter import LoRA
 
-    lines = [("training", "auto", 0, mode) for mode in ("auto", "cached")]
+    lines = [("training", 0, mode) for mode in ("auto", "cached")]
     yield from rows_of(here, "Qwen3, 8 of 0.6B's 28 layers", 40, "bf16", lines, LoRA())
 
 
@@ -281,7 +275,7 @@ def profiled(here: Here) -> Iterator[str]:
 def precisions(here: Here) -> Iterator[str]:
     """MiniLM in every precision."""
     for precision in ("fp16", "fp32"):
-        lines = [("scoring", "auto", 0, ""), ("training", "auto", 0.1, "auto")]
+        lines = [("scoring", 0, ""), ("training", 0.1, "auto")]
         yield from rows_of(here, "MiniLM-L6", 200, precision, lines)
         yield ""
 
@@ -290,7 +284,7 @@ def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
-    model.settle("bf16", "own")
+    model.settle("bf16")
     tokens = int(inputs.lengths(lists.row_numbers).sum())
     each, at_once = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
     yield f"A token's graph is taken to keep {each / 1e3:.1f} kB, and that of any number {at_once / 1e9:.2f} GB."

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from rerank.kernels.dropout import STEPS, draw, drop_
-from rerank.kernels.implementations import Implementation
+from rerank.kernels.precision import cpu_flags
 
 FASTER = (torch.bfloat16,)
-"""Types in which it is faster than PyTorch's kernel without dropout as well; in float32 it is not."""
+"""Types in which it is faster than PyTorch's kernel without dropout, too."""
 
 SAFE = (1e-30, 1e32)
 """Sums of exponentials without overflow, and without underflow that matters."""
@@ -158,7 +158,8 @@ def _logits(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     return logits
 
 
-def is_ours(way: Implementation | None, kind: torch.dtype, elements: int, steps: int) -> bool:
-    """Whether ours is taken: as chosen for the module, within its memory; else where it is faster."""
-    known = kind in (torch.bfloat16, torch.float32) and steps < STEPS and (steps > 0 or elements <= LARGEST)
-    return known and (way == "own" or (way is None and (steps > 0 or kind in FASTER)))
+def is_faster(kind: torch.dtype, elements: int, steps: int, training: bool) -> bool:
+    """Tell if this attention is faster than PyTorch's: with dropout, and in bf16 unless it scores with AMX."""
+    if steps:
+        return kind in (torch.bfloat16, torch.float32) and steps < STEPS
+    return kind in FASTER and elements <= LARGEST and (training or "amx_bf16" not in cpu_flags())

@@ -13,8 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.kernels.implementations import implementations_of
-
 STEPS = 256
 """Rates are multiples of one over this."""
 
@@ -63,8 +61,7 @@ class Dropout(nn.Dropout):
     def forward(self, values: Tensor) -> Tensor:
         steps = threshold(self.p)
         known = values.device.type == "cpu" and values.dtype in (torch.bfloat16, torch.float16, torch.float32)
-        ways = implementations_of(self)
-        if not (self.training and known and 0 < steps < STEPS) or (ways and ways.dropout == "torch"):
+        if not (self.training and known and 0 < steps < STEPS):
             return super().forward(values)
         return _Dropout.apply(values, steps)
 

@@ -18,8 +18,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
-from rerank.kernels.implementations import implementation_of
-from rerank.kernels.products import by_one_product, products
 
 OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
 """Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
@@ -72,8 +70,9 @@ def _modern_layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences:
         query, key = apply_rotary_pos_emb(query, key, cos, sin)
     dropout = own.attention_dropout if own.training else 0.0
     window = own.config.sliding_window if layer.attention_type == "sliding_attention" else None
-    call = AttentionCall(query, key, value, sequences, size**-0.5, dropout, first, window)
-    seen = attend(call, implementation_of(own, dropout > 0))
+    seen = attend(
+        AttentionCall(query, key, value, sequences, size**-0.5, dropout, first, window, training=own.training)
+    )
     hidden = hidden + own.out_drop(own.Wo(seen.flatten(1)))
     return hidden + layer.mlp(layer.mlp_norm(hidden))
 
@@ -105,12 +104,6 @@ def use_flat_encoder(network: Any) -> None:
 def use_flat_decoder(network: Any) -> None:
     """The same for what reads from left to right and attends by :func:`rerank.kernels.interface.attention`."""
     network.base_model.forward = MethodType(_read_lasts, network.base_model)
-
-
-def stop_reading_flat(network: Any) -> None:
-    """Undo :func:`use_flat_encoder`."""
-    if (reader := _reader(network)) is not None:
-        del reader.forward
 
 
 def reads_flat(network: Any) -> bool:
@@ -225,13 +218,9 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     device, heads = hidden.device.type, (own.num_attention_heads, own.attention_head_size)
     states = hidden.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else hidden  # cast once
     asked = sequences.asked if cls_only else None
-    if by_one_product(own, device):
-        found = products(own, states, asked)
-    else:
-        found = own.query(states if asked is None else states[asked]), own.key(states), own.value(states)
+    found = own.query(states if asked is None else states[asked]), own.key(states), own.value(states)
     query, key, value = (each.unflatten(1, heads) for each in found)
     hidden = hidden if asked is None else hidden[asked]
     dropout = own.dropout.p if own.training else 0.0
-    call = AttentionCall(query, key, value, sequences, own.scaling, dropout, cls_only)
-    seen = attend(call, implementation_of(own, dropout > 0))
+    seen = attend(AttentionCall(query, key, value, sequences, own.scaling, dropout, cls_only, training=own.training))
     return layer.feed_forward_chunk(layer.attention.output(seen.flatten(1), hidden))

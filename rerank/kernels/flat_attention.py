@@ -22,9 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
+from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_faster
 from rerank.kernels.dropout import threshold
-from rerank.kernels.implementations import Implementation
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import CHUNK, ROWS, TEXT, rounded
 
@@ -198,6 +197,7 @@ class AttentionCall(NamedTuple):
         first: whether there is one query for each sequence; there may be more of them, for nothing.
         window: how far a token sees, to both sides; None for the whole sequence.
         causal: whether it sees none behind it.
+        training: whether the attention is part of a network in training.
     """
 
     query: Tensor
@@ -209,18 +209,16 @@ class AttentionCall(NamedTuple):
     first: bool
     window: int | None = None
     causal: bool = False
+    training: bool = False
 
 
-def attend(call: AttentionCall, way: Implementation | None = None) -> Tensor:
-    """Attention within each sequence, like ``query``; 0 where no sequence is.
-
-    The way is ours, or PyTorch's attention; None for ours where it is known to be faster.
-    """
+def attend(call: AttentionCall) -> Tensor:
+    """Compute attention within each sequence, like ``query``; 0 where no sequence is."""
     if call.window is not None and call.sequences.longest <= call.window + 1:
         call = call._replace(window=None)
     if call.query.device.type == "cpu":
-        return _by_pytorch(call) if call.causal or call.window is not None else _on_cpu(call, way)
-    if way != "torch" and not (call.first and call.window is not None) and not call.dropout and _has_kernel(call.query):
+        return _by_pytorch(call) if call.causal or call.window is not None else _on_cpu(call)
+    if not (call.first and call.window is not None) and not call.dropout and _has_kernel(call.query):
         return _by_flash(call)
     return _padded(call)
 
@@ -228,7 +226,7 @@ def attend(call: AttentionCall, way: Implementation | None = None) -> Tensor:
 def _by_flash(call: AttentionCall) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
-    query, key, value, sequences, scale, _, first, window, causal = call
+    query, key, value, sequences, scale, _, first, window, causal, _ = call
     starts, key_starts, rows = sequences.starts, sequences.starts, 1 if first else max(sequences.lengths)
     if sequences.keys is not None and sequences.key_starts is not None:
         key, value = (_Picked.apply(states, sequences.keys) for states in (key, value))
@@ -286,7 +284,7 @@ class _Picked(torch.autograd.Function):
 
 
 def _padded(call: AttentionCall) -> Tensor:
-    query, key, value, sequences, scale, dropout, first, window, causal = call
+    query, key, value, sequences, scale, dropout, first, window, causal, _ = call
     rows = query[:, None] if first else query[sequences.columns]
     key, value = (_of_all_heads(states[sequences.key_columns], query.shape[1]) for states in (key, value))
     q, k, v = (states.transpose(1, 2) for states in (rows, key, value))
@@ -303,10 +301,11 @@ def _of_all_heads(states: Tensor, heads: int) -> Tensor:
     return states[:, :, :, None].expand(-1, -1, -1, heads // own, -1).reshape(count, length, heads, size)
 
 
-def _on_cpu(call: AttentionCall, way: Implementation | None) -> Tensor:
+def _on_cpu(call: AttentionCall) -> Tensor:
     query, key, value, sequences, scale, dropout, first, *_ = call
     largest = 1 if first else max(sequences.rooms)
-    if is_ours(way, query.dtype, query.shape[1] * largest * max(sequences.rooms), threshold(dropout)):
+    elements = query.shape[1] * largest * max(sequences.rooms)
+    if is_faster(query.dtype, elements, threshold(dropout), call.training):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         masks = [sequences.mask_of(run) for run in runs]
         return Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)

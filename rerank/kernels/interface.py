@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_ours
+from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_faster
 from rerank.kernels.dropout import threshold
 from rerank.kernels.flat import NAME
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
-from rerank.kernels.implementations import implementation_of
 
 HARMLESS = {"is_causal", "sliding_window", "position_ids", "token_type_ids"}
 HARMLESS |= {"output_attentions", "output_hidden_states", "return_dict"}
@@ -44,7 +43,6 @@ def attention(
         states = [state.to(torch.get_autocast_dtype(device)) for state in states]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     steps = threshold(dropout) if module.training else 0
-    way = implementation_of(module, steps > 0)
     more = {name for name, said in others.items() if said is not None and said is not False} - HARMLESS
     causal = others.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
@@ -55,10 +53,11 @@ def attention(
         near = None if window is None else window - 1  # Transformers counts the token itself
         rate = dropout if module.training else 0.0
         q, k, v = (state[0].transpose(0, 1) for state in states)
-        return attend(AttentionCall(q, k, v, sequences, scale, rate, False, near, causal), way)[None], None
+        call = AttentionCall(q, k, v, sequences, scale, rate, False, near, causal, module.training)
+        return attend(call)[None], None
     count, heads, length, _ = query.shape
     known = not causal and not more and _plain(states, attention_mask)
-    if not (known and is_ours(way, states[0].dtype, heads * length * length, steps)):
+    if not (known and is_faster(states[0].dtype, heads * length * length, steps, module.training)):
         others |= {"dropout": dropout, "scaling": scaling}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
     runs = Sequences.of([length] * count).runs(ELEMENTS // heads)

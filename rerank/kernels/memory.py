@@ -15,9 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""As in glibc's malloc.h."""
-
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -89,19 +86,6 @@ def free_memory(device: torch.device) -> int | None:
         used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
         free = max(0, min(free, int(allowed) - int(used["anon"])))
     return None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-def keep_freed() -> None:
-    """Let this process keep what it frees, up to a gigabyte, where the C library is glibc: fresh memory costs time.
-
-    A step frees the memory of its graph and takes as much again. Left to itself, glibc gives most of it back to the
-    system in between, which fills it with zeros, page by page.
-    """
-    if sys.platform != "linux" or not hasattr(c := ctypes.CDLL(None), "mallopt"):
-        return
-    # The first one set stops glibc from raising both by itself; older ones take no more than half an arena's heap.
-    if c.mallopt(M_MMAP_THRESHOLD, 1 << 30) or c.mallopt(M_MMAP_THRESHOLD, 32 << 20):
-        c.mallopt(M_TRIM_THRESHOLD, 1 << 30)
 
 
 def give_back() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,11 +38,12 @@ def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tu
     return "fp32", f"on {device.type}"
 
 
-def cpu_flags() -> set[str]:
-    """The CPU's features as Linux names them; empty elsewhere."""
+@cache
+def cpu_flags() -> frozenset[str]:
+    """Return the CPU's features as Linux names them; empty elsewhere."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
-    return next((set(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), set())
+    return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), frozenset())
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:

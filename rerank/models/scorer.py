@@ -16,10 +16,8 @@ from torch import Tensor, nn
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.implementations import Implementations, Kernels
 from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
-from rerank.kernels.products import weights_stay
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.progress import log, tqdm
@@ -143,7 +141,7 @@ def _work(
     scorer: Any, batch_of: Callable[[Array], dict[str, Any]], chunks: Chunks, bar: Any, precision: Precision
 ) -> Scored:
     scored = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, next(scorer.parameters()).device), weights_stay():
+    with torch.inference_mode(), autocast(precision, next(scorer.parameters()).device):
         for chunk in chunks:
             try:
                 scored.append((chunk, scorer.score(batch_of(chunk))))
@@ -232,12 +230,9 @@ class Scorer(Model, nn.Module):
     def prepare(self, train: Lists, seed: int) -> None:
         """Fit what depends on the training lists (normalisers, widths), and draw fresh weights, by the seed alone."""
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations | None:
-        """Choose the faster among kernels that give the same numbers, for the device that holds the model.
-
-        Scoring calls it if nobody has.
-        """
-        return None
+    def settle(self, precision: Precision) -> None:
+        """Prepare frozen weights for a precision; training and scoring call it first."""
+        return
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:

@@ -14,7 +14,6 @@ from transformers import get_scheduler
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.memory import keep_freed
 from rerank.kernels.precision import Precision
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
@@ -149,10 +148,7 @@ class Trainer:
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open()
-        if (ways := self.model.settle(self.precision)) is not None:
-            self._say("kernels: %s", ways)
-        if self.accelerator.device.type == "cpu":
-            keep_freed()
+        self.model.settle(self.precision)
         self._say("precision %s (%s)", self.precision, why)
         if self.main:
             lists, whole = self.batches.batch_size, self.model.whole_batches

@@ -7,8 +7,7 @@
 Each prints a Markdown table: pairs those of docs/internals/speed.md, ranking that of docs/training.md.
 
 pairs: scoring the same texts (documents cut to ``--length`` word pieces beforehand, so that all read the same tokens),
-    tokenisation included; theirs at its defaults, and in bf16; ours with its own and with PyTorch's kernels, and
-    padded. *Hugging Face* is the architecture's own forward pass over our sorted chunks. Training on the same whole
+    tokenisation included; theirs at its defaults, and in bf16. Training on the same whole
     lists, one list a step, AdamW; theirs by ``CrossEncoderTrainer`` with ``LambdaLoss`` in micro-batches of 16, which
     tokenises in each step; ours with SmoothI-nDCG on token ids that were cached before, in a process of its own. The
     first step is left out. Contenders take turns; a row has the best of its rounds by the clock. *Of the best* is what
@@ -43,9 +42,6 @@ from common import best_of, head, parser_of, row
 from models import operations, product_rate, random_model
 
 from rerank.evaluation.measures import evaluate
-from rerank.kernels.flat import stop_reading_flat
-from rerank.kernels.implementations import Kernels
-from rerank.kernels.memory import keep_freed
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import Precision, resolve
 from rerank.lists.tokens import Tokens
@@ -78,14 +74,6 @@ RANDOM: dict[str, tuple[str, dict[str, int]]] = {
     "base": ("BERT-base", {}),
     "modern": ("ModernBERT-base", {"num_hidden_layers": 6}),
 }
-
-WAYS: dict[str, tuple[Kernels, bool]] = {
-    "rerank": ("auto", True),
-    "rerank, own kernels": ("own", True),
-    "rerank, torch's kernels": ("torch", True),
-    "Hugging Face padded": ("torch", False),
-}
-"""What is compared in training: the ways of attention and dropout, and whether chunks are flat."""
 
 
 def lists_of(options: argparse.Namespace) -> Lists:
@@ -161,19 +149,14 @@ def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
     return lambda pairs: model.predict(pairs, show_progress_bar=False)
 
 
-def our_training(options: argparse.Namespace, lists: Lists, dropout: float, kernels: Kernels, flat: bool) -> float:
+def our_training(options: argparse.Namespace, lists: Lists, dropout: float) -> float:
     """Seconds of all lists but the first; ours."""
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
-    if device.type == "cpu":
-        keep_freed()  # as the trainer does
     torch.manual_seed(0)
     model = CrossEncoder(options.model, query_length=options.query, document_length=options.length, dropout=dropout)
     model.to(device).train()
     precision, _ = resolve("auto", device)
-    if not flat:
-        stop_reading_flat(model.network)
-    model.settle(precision, kernels)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     limits = MemoryLimits(model.budget, 32_768)
     accelerator = start_accelerator(precision)
@@ -289,7 +272,7 @@ def compare(options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: Proc
     together = f", {padding([lengths[drawn]], model.budget):.1%} of those of the scored pairs" if len(drawn) else ""
     print(f"\n{options.named}, {options.threads} threads, {device}, torch {torch.__version__}", end="; ")
     print(f"bf16 product {best / 1e12:.2f} TFLOP/s", end="; ")
-    print(f"padding: {apart:.1%} of the tokens of a list by itself{together}; taken: {model.settle(precision)}\n")
+    print(f"padding: {apart:.1%} of the tokens of a list by itself{together}\n")
     head("work", "tokens", "pairs/s", "against", "of the best")
     some = usable_lists(options)
     trained_lengths = inputs.lengths(some.row_numbers)[int(some.lengths[0]) :] if training else lengths[:0]
@@ -319,22 +302,11 @@ def all_scorers(
     """What makes each contender in scoring, by its name."""
     length = options.query + options.length + 3
 
-    def ours(kernels: Kernels, flat: bool) -> Score:
-        copied = copy.deepcopy(model)
-        if not flat:
-            stop_reading_flat(copied.network)
-        copied.settle(precision, kernels)
-        return our_scoring(copied, precision)
-
     return {
         "sentence-transformers `predict`": lambda: their_scoring(options.model, length, options.device, "float32"),
         "sentence-transformers bf16": lambda: their_scoring(options.model, length, options.device, "bfloat16"),
         "rerank fp32": lambda: our_scoring(copy.deepcopy(model), "fp32"),
         f"rerank {precision}": lambda: our_scoring(model, precision),
-        f"rerank {precision}, own kernels": lambda: ours("own", True),
-        f"rerank {precision}, torch's kernels": lambda: ours("torch", True),
-        f"rerank {precision}, padded": lambda: ours("auto", False),
-        f"Hugging Face {precision}, padded": lambda: ours("torch", False),
     }
 
 
@@ -351,8 +323,7 @@ def all_trainings(
         for precision, bf16 in {"fp32": False, "bf16": True}.items():
             name = f"sentence-transformers {precision}, {words}"
             trainings[name] = timed(theirs, their_training, options, rate, bf16)
-        for way, how in WAYS.items():
-            trainings[f"{way}, {words}"] = timed(mine, our_training, options, rate, *how)
+        trainings[f"rerank, {words}"] = timed(mine, our_training, options, rate)
     return trainings
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from rerank.kernels.flat import reads_flat, stop_reading_flat, use_flat_encoder
+from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.kernels.flat_attention import Sequences
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.modules import ModularNetwork, cls_modules
@@ -67,7 +67,7 @@ def test_without_being_told_a_network_is_what_it_was() -> None:
     network, batch = network_of("mean"), padded([3, 5], types=False)
     assert reads_flat(network)
     assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
-    stop_reading_flat(network)
+    del network.model.forward
     assert not reads_flat(network) and "forward" not in vars(network.model)
 
 

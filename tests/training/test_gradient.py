@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -281,25 +278,3 @@ def test_processes_stop_scoring_together(tmp_path: Path) -> None:
         return None
 
     assert by_two(tmp_path, stopped) == [15, 15]
-
-
-FAULTS = """
-import resource, sys, numpy
-from rerank.kernels.memory import keep_freed
-if sys.argv[1] == "keep":
-    keep_freed()
-for step in range(12):
-    if step == 2:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    numpy.ones(8 << 20)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
-def test_what_a_step_frees_is_there_for_the_next() -> None:
-    faults = {
-        word: int(subprocess.run([sys.executable, "-c", FAULTS, word], capture_output=True, check=True).stdout)
-        for word in ("keep", "give back")
-    }
-    assert faults["keep"] < 0.1 * faults["give back"]

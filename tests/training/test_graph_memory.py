@@ -28,7 +28,6 @@ def made(kind: str, layers: int, tiny_model: Path, folder: Path) -> CrossEncoder
     tokenizer.save_pretrained(folder)
     model = CrossEncoder(str(folder), dropout=0.0, query_length=8, document_length=64)
     assert reads_flat(model.network)
-    model.settle("fp32", "own")  # PyTorch's keeps more: a copy of what it gives on a CPU, all weights on a GPU
     return model.train()
 
 

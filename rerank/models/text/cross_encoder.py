@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.kernels.flat import reads_flat
-from rerank.kernels.implementations import Implementations, Kernels, use_implementations
 from rerank.kernels.memory import free_memory
-from rerank.kernels.precision import Precision
 from rerank.lists.scaled import scaled
 from rerank.lists.tokens import Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
@@ -117,7 +114,6 @@ class CrossEncoder(TextScorer):
         self._loaded = self.part.load(seed)
         self.network, self.missing = self._loaded.network, self._loaded.missing
         self.template, self.around = self._loaded.template, self._loaded.around
-        self._implementations: tuple[tuple[str, Precision] | None, Implementations] | None = None
         self._at_zero = bool(self.start.columns) and self.part.has_fresh_layer(self._loaded)
         if self._at_zero:
             start_at_zero(self.network)
@@ -128,18 +124,6 @@ class CrossEncoder(TextScorer):
         """Tokens of a forward pass: enough for a GPU to be busy while the next one is launched, if its memory does."""
         device = next(self.parameters()).device
         return super().budget if device.type != "cuda" else tokens_on_gpu(free_memory(device), self.network.config)
-
-    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations:
-        device = next(self.network.parameters()).device
-        of = device.type, precision
-        if kernels == "auto" and self._implementations and self._implementations[0] in (None, of):
-            return self._implementations[1]
-        if kernels != "auto":
-            self._implementations = None, Implementations.all(kernels)
-        else:
-            self._implementations = of, self.part.implementations(device, precision)
-        use_implementations(self.network, self._implementations[1])
-        return self._implementations[1]
 
     def untrained(self) -> str:
         """Weights that were drawn and never trained; none where they add 0 to what the columns of ``start`` say."""
@@ -270,9 +254,3 @@ class CrossEncoder(TextScorer):
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
         write_contract(folder, {**self.contract(), **self.remembered})
-
-    def without_start(self, lists: Lists, scores: Array) -> Array:
-        """The text part's share of the scores of lists, ``[T]`` float32, to rounding."""
-        with torch.inference_mode():
-            z = self.start.of_lists(lists, lists.row_numbers).to(self.start.weights.device)
-            return scores - self.start(z).cpu().numpy()

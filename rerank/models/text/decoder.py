@@ -15,7 +15,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
 from rerank.kernels.flat import use_flat_decoder
-from rerank.kernels.implementations import Implementations, Kernels
 from rerank.kernels.interface import use_attention
 from rerank.kernels.precision import Precision, hold_frozen
 from rerank.lists.tokens import NOTHING, Around, Side, encode
@@ -209,10 +208,6 @@ class DecoderPart(TextPart):
     def has_fresh_layer(self, loaded: Loaded) -> bool:
         return bool(loaded.missing)
 
-    def implementations(self, device: torch.device, precision: Precision) -> Implementations:
-        # On a CPU attention from left to right is PyTorch's own.
-        return Implementations.all("torch" if device.type == "cpu" else "own")
-
     def contract(self) -> dict[str, Any]:
         return {} if self.adapter is None else {BASE: hash_model(self._base())}
 
@@ -303,10 +298,9 @@ class Decoder(CrossEncoder):
 
     part: DecoderPart
 
-    def settle(self, precision: Precision, kernels: Kernels = "auto") -> Implementations:
+    def settle(self, precision: Precision) -> None:
         if self.part.adapter is not None:
             hold_frozen(self.network, precision)
-        return super().settle(precision, kernels)
 
     @staticmethod
     def knows(name: str) -> bool:

@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.implementations import Implementations
 from rerank.kernels.interface import use_attention
 from rerank.kernels.packing import remember_code
-from rerank.kernels.precision import Precision, cpu_flags
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import read_contract
@@ -157,22 +154,6 @@ class TextPart:
         """Whether the layer that makes the score is one that the folder does not have."""
         layer, network = last_layer(loaded.network), loaded.network
         return any(network.get_submodule(name.rpartition(".")[0]) is layer for name in loaded.missing)
-
-    def implementations(self, device: torch.device, precision: Precision) -> Implementations:
-        """Return the faster implementations on a device.
-
-        On a CPU ours are in bf16 and where weights are dropped, but for attention in scoring with AMX, whose products
-        make PyTorch's faster; in float32 without dropout PyTorch's are. On a GPU ours are.
-        """
-        if device.type != "cpu":
-            return Implementations.all("own")
-        half, amx = precision == "bf16", "amx_bf16" in cpu_flags()
-        return Implementations(
-            scoring="own" if half and not amx else "torch",
-            training="own" if half else "torch",
-            dropped="own",
-            dropout="own",
-        )
 
     def contract(self) -> dict[str, Any]:
         """What its contract says beside what all have."""

@@ -78,7 +78,6 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
     expected = text + 2 * z[0] + z[1] / 4
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(model.without_start(lists, found), text, atol=1e-5)
     frame = lists.to_dataframe()
     frame["score"] = model.predict(lists)
     for _, rows in frame.groupby("query_id"):
