@@ -48,14 +48,11 @@ class Run:
         """Their states, ``[count, H, length, d]``; ``first`` where there is one for each sequence."""
         if first:
             return states[self.number : self.number + self.count].unsqueeze(2)
-        return states[self.start : self.end()].unflatten(0, (self.count, self.length)).transpose(1, 2)
+        places = slice(self.start, self.start + self.count * self.length)
+        return states[places].unflatten(0, (self.count, self.length)).transpose(1, 2)
 
     def of_all(self, query: Tensor, key: Tensor, value: Tensor, first: bool) -> tuple[Tensor, Tensor, Tensor]:
         return self.of(query, first), self.of(key), self.of(value)
-
-    def end(self, first: bool = False) -> int:
-        """What is behind them, in places, or in rows of one for each sequence."""
-        return self.number + self.count if first else self.start + self.count * self.length
 
 
 class Attention(torch.autograd.Function):
@@ -82,7 +79,6 @@ class Attention(torch.autograd.Function):
                 part, *own = attended(*run.of_all(query, key, value, first), mask, scale, steps)
                 run.of(output, first).copy_(part)
                 kept.append(own)
-        output[runs[-1].end(first) :] = 0
         ctx.save_for_backward(query, key, value, *(sums for sums, _ in kept), *(words for _, words in kept))
         ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
         return output
@@ -97,8 +93,6 @@ class Attention(torch.autograd.Function):
             parts = gradients(run.of(gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, *own)
             for place, part in zip(run.of_all(found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
-        for whole, first in zip(found, (ctx.first, False, False), strict=True):
-            whole[runs[-1].end(first) :] = 0
         return (*found, None, None, None, None, None)
 
 
@@ -107,9 +101,8 @@ def attended(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Attention of some sequences, ``[B, H, L, d]``; ``steps`` / 256 of its weights are dropped.
 
-    A mask of fewer than L columns is one of the last keys. The backward pass needs beside Q, K and V what comes second
-    and third: the sums of the exponentials, ``[B, H, L, 1]``, None where a maximum had to be taken off before; and the
-    bytes that dropped some of the weights, None where none were dropped.
+    The backward pass needs Q, K, V and the other two values: the sums of the exponentials, ``[B, H, L, 1]``, None if a
+    maximum had to be subtracted before; and the random bytes that dropped weights, None without dropout.
     """
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()  # products copy, slowly
     weights = _logits(query, key, mask).exp_()
@@ -153,8 +146,7 @@ def gradients(
 def _logits(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
     logits = query @ key.transpose(-1, -2)
     if mask is not None:
-        last = logits[..., logits.shape[-1] - mask.shape[-1] :]
-        last += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
+        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
     return logits
 
 

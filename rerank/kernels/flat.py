@@ -46,7 +46,7 @@ def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
         first = not base.reads_mean and layer is base.layers[-1]
         hidden = _modern_layer(layer, hidden, rotations[layer.attention_type], sequences, first)
     hidden = base.final_norm(hidden)
-    states = sequences.mean(hidden) if base.reads_mean else hidden[: len(sequences.lengths)]
+    states = sequences.mean(hidden) if base.reads_mean else hidden
     return BaseModelOutput(last_hidden_state=states[:, None])
 
 
@@ -61,10 +61,10 @@ def _modern_layer(layer: Any, hidden: Tensor, rotation: list[Tensor], sequences:
         weight, bias, width = own.Wqkv.weight, own.Wqkv.bias, hidden.shape[1]
         others = F.linear(states, weight[width:], None if bias is None else bias[width:])
         key, value = others.unflatten(1, (2, -1, size)).unbind(1)
-        hidden, asked = hidden[sequences.asked], states[sequences.asked]
+        hidden, asked = hidden[sequences.first], states[sequences.first]
         query = F.linear(asked, weight[:width], None if bias is None else bias[:width]).unflatten(1, (-1, size))
         key, _ = apply_rotary_pos_emb(key, key, cos, sin)
-        query, _ = apply_rotary_pos_emb(query, query, cos[sequences.asked], sin[sequences.asked])
+        query, _ = apply_rotary_pos_emb(query, query, cos[sequences.first], sin[sequences.first])
     else:
         query, key, value = own.Wqkv(states).unflatten(1, (3, -1, size)).unbind(1)
         query, key = apply_rotary_pos_emb(query, key, cos, sin)
@@ -134,7 +134,7 @@ def _drops(network: Any) -> bool:
 
 
 def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
-    """Padded rows ``[n, L]`` end to end, without the padding; on a CPU in few shapes (:mod:`rerank.kernels.packing`).
+    """Lay padded rows ``[n, L]`` end to end, without the padding.
 
     The ids and ``position_ids`` are ``[1, T]``, and the rows :class:`Sequences`; there is no mask. So many ``shared``
     tokens at the beginning of all rows are there once.
@@ -152,22 +152,15 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
         kept = (places >= shared) | (torch.arange(len(places)) < shared)
         tokens, places = {name: value[kept] for name, value in tokens.items()}, places[kept]
         lengths = torch.cat([torch.tensor([shared]), lengths - shared])
-    sequences = Sequences.of(lengths.tolist(), few_shapes=on_cpu(network), shared=shared > 0)
-    starts = lengths.cumsum(0) - lengths
+    sequences = Sequences.of(lengths.tolist(), shared=shared > 0)
     embeddings: Any = getattr(getattr(network, network.base_model_prefix), "embeddings", None)
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
         real = tokens["input_ids"].ne(embeddings.padding_idx)
         count = real.cumsum(0)
-        before = (count - real.long())[starts].repeat_interleave(lengths)
+        before = (count - real.long())[sequences.first].repeat_interleave(lengths)
         places = (count - before) * real + embeddings.padding_idx
     flat = tokens | {"position_ids": places}
-    if sequences.is_tight:
-        return {name: value[None] for name, value in flat.items()} | {SEQUENCES: sequences}
-    written = torch.arange(len(places)) + (sequences.first - starts).repeat_interleave(lengths)
-    laid = {name: torch.zeros(1, sequences.total, dtype=value.dtype) for name, value in flat.items()}
-    for name, value in flat.items():
-        laid[name][0, written] = value
-    return laid | {SEQUENCES: sequences}
+    return {name: value[None] for name, value in flat.items()} | {SEQUENCES: sequences}
 
 
 def on_cpu(network: Any) -> bool:
@@ -183,7 +176,7 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
     hidden = hidden_states[0]
     for layer in encoder.layer:
         hidden = _layer(layer, hidden, sequences, layer is encoder.layer[-1] and not encoder.reads_mean)
-    states = sequences.mean(hidden) if encoder.reads_mean else hidden[: len(sequences.lengths)]
+    states = sequences.mean(hidden) if encoder.reads_mean else hidden
     return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=states[:, None])
 
 
@@ -217,7 +210,7 @@ def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> 
     own = layer.attention.self
     device, heads = hidden.device.type, (own.num_attention_heads, own.attention_head_size)
     states = hidden.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else hidden  # cast once
-    asked = sequences.asked if cls_only else None
+    asked = sequences.first if cls_only else None
     found = own.query(states if asked is None else states[asked]), own.key(states), own.value(states)
     query, key, value = (each.unflatten(1, heads) for each in found)
     hidden = hidden if asked is None else hidden[asked]

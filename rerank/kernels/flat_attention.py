@@ -25,47 +25,34 @@ from torch.autograd.function import once_differentiable
 from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_faster
 from rerank.kernels.dropout import threshold
 from rerank.kernels.memory import sent
-from rerank.kernels.packing import CHUNK, ROWS, TEXT, rounded
 
 
 @dataclass(frozen=True)
 class Sequences:
     """Where sequences begin and end in a flat chunk.
 
-    On a CPU a sequence may take more places than it has tokens, and the chunk have more places behind the last one, so
-    that there are few shapes (:mod:`rerank.kernels.packing`).
-
     Attributes:
         lengths: tokens of each.
         starts: ``[n + 1]`` int32, where each begins, and the last one ends; on the device of the tokens.
-        rooms: places that each takes; as many as it has tokens, or more.
-        total: places of the chunk.
         shared: tokens of the first one, where it is what all texts begin with and the others are what is left of them;
             else 0.
-        keys: places of all tokens that each sees, shared ones before its own, where there are some and every place has
-            a token.
+        keys: places of all tokens that each sees, shared ones before its own; None if none are shared.
         key_starts: where those of each begin, as ``starts``.
     """
 
     lengths: tuple[int, ...]
     starts: Tensor
-    rooms: tuple[int, ...]
-    total: int
     shared: int = 0
     keys: Tensor | None = None
     key_starts: Tensor | None = None
 
     @classmethod
-    def of(cls, lengths: list[int], few_shapes: bool = False, shared: bool = False) -> Sequences:
-        """Sequences of these lengths, on the CPU; ``shared`` says whether the first is what all texts begin with."""
-        rooms = [rounded(length, TEXT) for length in lengths] if few_shapes else lengths
-        total, tokens = sum(rooms), sum(lengths)
-        if few_shapes and total:
-            total = rounded(total, (1 + CHUNK) * tokens / total - 1)  # texts have had some of the chunk's share
-        starts = F.pad(torch.tensor(rooms, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
-        before = lengths[0] if shared else 0
-        seen = _seen(torch.tensor(lengths), starts, before) if shared and total == tokens else (None, None)
-        return cls(tuple(lengths), starts, tuple(rooms), total, before, *seen)
+    def of(cls, lengths: list[int], shared: bool = False) -> Sequences:
+        """Make sequences of these lengths, on the CPU; ``shared`` says if all texts begin with the first one."""
+        starts = F.pad(torch.tensor(lengths, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
+        if not shared:
+            return cls(tuple(lengths), starts)
+        return cls(tuple(lengths), starts, lengths[0], *_seen(torch.tensor(lengths), starts, lengths[0]))
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
         def there(value: Tensor | None) -> Any:
@@ -81,7 +68,7 @@ class Sequences:
     @cached_property
     def last(self) -> Tensor:
         """The place of each text's last token, ``[n]``."""
-        ends = self.starts[1:].long() if self.is_tight else self.first + torch.tensor(self.lengths)
+        ends = self.starts[1:].long()
         return ends[1:] - 1 if self.shared else ends - 1
 
     @cached_property
@@ -89,38 +76,11 @@ class Sequences:
         """Where each begins, ``[n]``."""
         return self.starts[:-1].long()
 
-    @cached_property
-    def asked(self) -> Tensor:
-        """The same, with the last one again until their number is a multiple of eight, where shapes are to be few."""
-        missing = 0 if self.is_tight else -len(self.lengths) % ROWS
-        return torch.cat([self.first, self.first[-1:].expand(missing)]) if missing else self.first
-
-    @property
-    def is_tight(self) -> bool:
-        """Whether every place has a token."""
-        return self.total == sum(self.lengths)
-
-    @cached_property
-    def _masks(self) -> dict[Run, Tensor | None]:
-        return {}
-
-    def mask_of(self, run: Run) -> Tensor | None:
-        """Where the sequences of a run have a token, of their last places, ``[count, 1, 1, last]``; None for all."""
-        if run not in self._masks:
-            own = self.lengths[run.number : run.number + run.count]
-            mask = torch.arange(min(own), run.length) < torch.tensor(own)[:, None]
-            self._masks[run] = mask[:, None, None] if mask.shape[1] else None
-        return self._masks[run]
-
     def mean(self, states: Tensor) -> Tensor:
         """The mean of each sequence's states, ``[n, H]``, from ``[T, H]``."""
-        if self.is_tight:  # as on a GPU, where nothing may be read back, nor checked by torch
-            lengths = self.starts.diff().long()
-        else:
-            lengths = torch.tensor(self.lengths)
-            before = self.first - (lengths.cumsum(0) - lengths)
-            states = states[torch.arange(sum(self.lengths)) + before.repeat_interleave(lengths)]
-        return torch.segment_reduce(states.float(), "mean", lengths=lengths, axis=0, unsafe=True)
+        return torch.segment_reduce(
+            states.float(), "mean", lengths=self.starts.diff().long(), axis=0, unsafe=True
+        )  # a GPU would be waited for if torch checked the lengths
 
     @cached_property
     def columns(self) -> Tensor:
@@ -154,15 +114,13 @@ class Sequences:
         return row * max(self.lengths) + torch.arange(total, device=device) - self.first[row]
 
     def runs(self, most: int) -> list[Run]:
-        """Neighbours with equally many places, ``most`` pairs of them at most; without what all texts begin with."""
-        skipped = 1 if self.shared else 0
-        found, start, number = [], sum(self.rooms[:skipped]), skipped
-        for length, group in groupby(self.rooms[skipped:]):
+        """Find neighbours of equal length, ``most`` pairs of tokens at most; without what all texts begin with."""
+        number = 1 if self.shared else 0
+        found, start = [], self.shared
+        for length, group in groupby(self.lengths[number:]):
             left, together = len(list(group)), max(1, most // (length * length))
-            if self.rooms != self.lengths:
-                together = 1 << together.bit_length() - 1  # few shapes: pieces of 1, 2, 4, …
             while left:
-                count = min(left, together) if self.rooms == self.lengths else min(1 << left.bit_length() - 1, together)
+                count = min(left, together)
                 found.append(Run(number, start, count, length))
                 number, start, left = number + count, start + count * length, left - count
         return found
@@ -303,12 +261,11 @@ def _of_all_heads(states: Tensor, heads: int) -> Tensor:
 
 def _on_cpu(call: AttentionCall) -> Tensor:
     query, key, value, sequences, scale, dropout, first, *_ = call
-    largest = 1 if first else max(sequences.rooms)
-    elements = query.shape[1] * largest * max(sequences.rooms)
+    longest = max(sequences.lengths)
+    elements = query.shape[1] * longest * (1 if first else longest)
     if is_faster(query.dtype, elements, threshold(dropout), call.training):
         runs = sequences.runs(ELEMENTS // query.shape[1])
-        masks = [sequences.mask_of(run) for run in runs]
-        return Attention.apply(query, key, value, runs, masks, scale, threshold(dropout), first)
+        return Attention.apply(query, key, value, runs, [None] * len(runs), scale, threshold(dropout), first)
     return _by_pytorch(call)
 
 
@@ -316,7 +273,7 @@ def _by_pytorch(call: AttentionCall) -> Tensor:
     query, key, sequences, dropout, scale = call.query, call.key, call.sequences, call.dropout, call.scale
     runs = sequences.runs(1 << 62)
     if sequences.shared:
-        runs = [Run(0, 0, 1, sequences.rooms[0]), *runs]
+        runs = [Run(0, 0, 1, sequences.shared), *runs]
     parts = []
     for run in runs:
         q, k, v = run.of_all(query, key, call.value, call.first)
@@ -326,8 +283,7 @@ def _by_pytorch(call: AttentionCall) -> Tensor:
         causal, shares = call.causal and mask is None, q.shape[1] != k.shape[1]
         part = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shares)
         parts.append(part.transpose(1, 2).flatten(0, 1))
-    seen = torch.cat(parts)
-    return seen if len(seen) == len(query) else F.pad(seen, (0, 0, 0, 0, 0, len(query) - len(seen)))
+    return torch.cat(parts)
 
 
 def _behind(shared: Tensor, own: Tensor) -> Tensor:
@@ -336,23 +292,13 @@ def _behind(shared: Tensor, own: Tensor) -> Tensor:
 
 
 def _mask(call: AttentionCall, run: Run, keys: int) -> Tensor | None:
-    """What each token of a run sees; None for all of it, or for what is before it where there are as many keys."""
-    window, length = call.window, run.length
-    if window is not None and keys <= window + 1:
-        window = None
+    """Return the mask of a run; None if a token sees all, or all before it where there are as many keys as tokens."""
+    window = None if call.window is None or keys <= call.window + 1 else call.window
+    if window is None and (not call.causal or keys == run.length):
+        return None
     places = torch.arange(keys)
-    rows = places[keys - length :][: 1 if call.first else length]
-    if call.causal:  # places without a token are behind all that have one
-        return None if window is None and keys == length else _near(rows, places, window, causal=True)
-    mask = call.sequences.mask_of(run)
-    if mask is not None:  # of all places of the run
-        mask = F.pad(mask, (length - mask.shape[3], 0), value=True)
-    if window is not None:
-        near = _near(rows, places, window, causal=False)
-        mask = near if mask is None else mask & near
-        # Places without a token have to see something: nothing reads what becomes of them, but it is a number.
-        mask = mask | ~mask.any(-1, keepdim=True)
-    return mask
+    rows = places[keys - run.length :][: 1 if call.first else run.length]
+    return _near(rows, places, window, call.causal)
 
 
 def _near(rows: Tensor, places: Tensor, window: int | None, causal: bool) -> Tensor:

@@ -17,7 +17,6 @@ from rerank.kernels import cpu_attention, flat_attention
 from rerank.kernels.dropout import draw
 from rerank.kernels.flat import KINDS, OWN_CODE, reads_flat
 from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
-from rerank.kernels.implementations import Implementations, use_implementations
 from tests.kernels.flat import check, check_flat, formula, lost, network_of, padded, rows_of_layers
 
 LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
@@ -177,35 +176,3 @@ def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
 
     found = attend(AttentionCall(*rounded, Sequences.of(lengths), 0.7, 0.0, False))
     assert error(found) < 1.5 * error(theirs(*rounded))
-
-
-WAYS_OF_KINDS = [
-    pytest.param(kind, way, marks=() if kind == "bert" else pytest.mark.slow)
-    for kind, way in product(KINDS, ("own", "torch"))
-]
-
-
-@pytest.mark.parametrize(("kind", "way"), WAYS_OF_KINDS)
-@given(lengths=st.lists(st.integers(1, 37), min_size=1, max_size=9))
-def test_what_few_shapes_fill_in_changes_nothing(kind: str, way: str, lengths: list[int]) -> None:
-    """Rungs twice as coarse as they are, so that short texts have them, too."""
-    network = network_of(kind)
-    use_implementations(network, Implementations.all(way))  # type: ignore[arg-type]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(flat_attention, "TEXT", 0.2)
-        patch.setattr(flat_attention, "CHUNK", 0.5)
-        check_flat(network, padded(lengths))
-
-
-@given(st.lists(st.integers(1, 512), min_size=1, max_size=40))
-def test_few_shapes_are_at_most_three_hundredths_more(lengths: list[int]) -> None:
-    sequences = Sequences.of(lengths, few_shapes=True)
-    assert sum(lengths) <= sum(sequences.rooms) <= sequences.total <= 1.03 * sum(lengths)
-    assert all(length <= room <= 1.02 * length for length, room in zip(lengths, sequences.rooms, strict=True))
-    for run in sequences.runs(1 << 30):
-        count, mask = run.count, sequences.mask_of(run)
-        assert run.start == int(sequences.starts[run.number])
-        assert count & (count - 1) == 0 or sequences.rooms == tuple(lengths)
-        own = lengths[run.number : run.number + count]
-        real = [run.length] * count if mask is None else (run.length - mask.shape[3] + mask.sum((1, 2, 3))).tolist()
-        assert real == own

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from rerank.kernels import flat_attention
 from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
-from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
-from tests.close import check_close
 from tests.kernels.flat import check_flat, network_of, padded
 
 WINDOW = 5
@@ -77,18 +75,3 @@ def test_gradients_of_shared_texts_are_summed_in_float32() -> None:
     picked = flat_attention._Picked.apply(states, torch.tensor([0, *[1] * 300]))
     (gradient,) = torch.autograd.grad(picked.sum(), states)
     assert gradient.flatten().tolist() == [1, 300]
-
-
-def test_places_without_a_token_change_nothing() -> None:
-    """On a CPU, where there are few shapes."""
-    lengths = [101, 203, 203, 77]
-    tight, roomy = (Sequences.of(lengths, few_shapes=few, shared=True) for few in (False, True))
-    assert roomy.rooms != tight.rooms
-    torch.manual_seed(0)
-    states = [torch.randn(roomy.total, 2, 8) for _ in range(3)]
-    real = torch.cat([torch.arange(n) + int(s) for n, s in zip(lengths, roomy.starts, strict=False)])
-    for window in (None, 30):
-        found = attend(AttentionCall(*states, roomy, 0.7, 0.0, False, window, True))
-        expected = attend(AttentionCall(*(state[real] for state in states), tight, 0.7, 0.0, False, window, True))
-        check_close(found[real], expected)
-    assert torch.equal(real[tight.last], roomy.last)

@@ -12,7 +12,6 @@ from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.kernels.interface import use_attention
-from rerank.kernels.packing import remember_code
 from rerank.lists.tokens import NOTHING, Around
 from rerank.models.base import drawn_from
 from rerank.models.contract import read_contract
@@ -109,7 +108,6 @@ class TextPart:
         prompt = default_prompt(getattr(network, "prompts", {}))
         loaded = Loaded(network, missing, bool(missing), template, around=((prompt, ""), ("", "")))
         check_long(spec.long, network, self.head)
-        remember_code()
         use_cheap_dropout(network)
         use_attention(network.encoder if isinstance(network, ModularNetwork) else network)
         use_flat_encoder(network)

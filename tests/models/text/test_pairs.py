@@ -38,7 +38,7 @@ def test_flat_pairs_are_padded_ones_without_padding(
     found = FlatInputs(inputs, network).collate(rows, np.array([0]))
     expected = flatten(inputs.collate(rows, np.array([0])), network)
     assert found.keys() == expected.keys()
-    assert found[SEQUENCES].rooms == expected[SEQUENCES].rooms
+    assert found[SEQUENCES].lengths == expected[SEQUENCES].lengths
     for name in found.keys() - {SEQUENCES}:
         assert torch.equal(found[name], expected[name]), name
     ids = [[2, *queries[q], 3, 3, *documents[d], 3] for q, d in zip(query[rows], document[rows], strict=True)]
