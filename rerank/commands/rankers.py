@@ -33,7 +33,13 @@ def train(argv: Sequence[str]) -> None:
     if (text := help_for(argv)) is not None:
         print(text)
         return
-    config, output = configuration(argv)
+    words = [word for word in argv if word not in ("--dry_run", "--dry-run")]
+    config, output = configuration(words)
+    if len(words) < len(argv):
+        from rerank.training.dry_run import dry_run
+
+        print(dry_run(config, output))
+        return
     from rerank.training.fit import fit
 
     fit(config, output)

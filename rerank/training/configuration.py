@@ -83,6 +83,7 @@ def train_parser(output: bool = False) -> ArgumentParser:
     add_config(parser)
     parser.add_class_arguments(TrainConfig)
     parser.add_argument("--output", type=str | None, help="run folder to make, or to resume", required=output)
+    parser.add_argument("--dry_run", action="store_true", help="check every input, estimate the cost, train nothing")
     parser.set_defaults(sampler={"class_path": "rerank.lists.sampling.Full"})
     return parser
 
@@ -92,7 +93,9 @@ def _instantiated(parser: ArgumentParser, options: Namespace) -> TrainConfig:
 
     with _as_user_errors():
         made = parser.instantiate(options)
-    return TrainConfig(**{key: value for key, value in vars(made).items() if key not in ("config", "output")})
+    return TrainConfig(
+        **{key: value for key, value in vars(made).items() if key not in ("config", "output", "dry_run")}
+    )
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rerank.commands.cli import main
+from rerank.lists import Lists
+from rerank.models.text.cross_encoder import CrossEncoder
+from tests.builders import contents
+
+
+def words_of(place: Path, output: Path, *more: str) -> list[str]:
+    data = ["--data", "ListsData", "--data.train", str(place / "a")]
+    given = ["--data.validation", str(place / "b"), "--data.test", str(place / "c")]
+    return ["train", *data, *given, "--data.depth", "5", *more, "--output", str(output), "--dry_run"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lists of three collections of other queries."""
+    place = tmp_path_factory.mktemp("cost")
+    for number, name in enumerate("abc"):
+        rows = [(query, document) for query in range(12) for document in range(4 + number)]
+        frame = pd.DataFrame(rows, columns=["query_id", "doc_id"])
+        frame = frame.assign(grade=(frame["doc_id"] == 1) * (frame["query_id"] > 0), bm25=10.0 - frame["doc_id"])
+        ids = {key: name + frame[key].astype(str) for key in ("query_id", "doc_id")}
+        frame = frame.assign(query=ids["query_id"], text="wing " * (1 + number), **ids)
+        Lists.from_dataframe(frame).save(place / name)
+    return place
+
+
+def test_dry_run_counts_documents_and_tokens(
+    place: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", "CrossEncoder", "--model.name", str(tiny_model), "--model.document_length", "24"]
+    options = [*model, "--loss", "ListNet", "--epochs", "3", "--batch_size", "4", "--precision", "fp32"]
+    before = contents(tiny_model)
+    assert main(words_of(place, tmp_path / "run", *options)) == 0
+    assert not (tmp_path / "run").exists() and contents(tiny_model) == before
+    training, validation, test, measured, estimate = capsys.readouterr().out.splitlines()
+    network = CrossEncoder(str(tiny_model), document_length=24)
+    train = Lists.open(place / "a")
+    usable = [labels.max() > labels.min() for labels in np.split(train.grades, train.offsets[1:-1])]
+    seen = train.select(np.array(usable))
+    tokens = int(network.inputs(train).lengths(seen.row_numbers).sum())
+    steps = -(-len(seen) // 4) * 3
+    assert f"{steps} steps over 3 epochs: {3 * seen.size} documents with {3 * tokens:,} tokens" in training
+    assert "scored 4 times: 240 documents" in validation and "scored 2 times: 120 documents" in test
+    assert re.search(r"a step of 4 lists, 16 documents with \d+ tokens, in [\d.e-]+ s; 60 documents", measured)
+    assert estimate.startswith("estimate: ") and estimate.endswith(" hours on this device")
+
+
+def test_dry_run_counts_vectors_and_lists_of_trees(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = ["--model", "MLP", "--model.columns", '["bm25"]', "--loss", "ListNet"]
+    assert main(words_of(place, tmp_path / "run", *network)) == 0
+    assert "tokens" not in capsys.readouterr().out
+    assert main(words_of(place, tmp_path / "run", "--model", "LightGBM", "--model.columns", '["bm25"]')) == 0
+    assert "training: 12 lists of 48 candidates; trees" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--data.test", "nowhere"], "nowhere: not a lists folder"),
+        (["--model.name", "nowhere/model"], "nowhere/model: neither a folder"),
+        (["--model.start", "splade"], "no column 'splade'"),
+        (["--sampler", "PositivesNegatives", "--sampler.positives", "0"], "positives"),
+    ],
+)
+def test_dry_run_refuses_missing_inputs(
+    place: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    message: str,
+) -> None:
+    usual = ["--model", "CrossEncoder", "--model.name", str(tiny_model), "--loss", "ListNet"]
+    assert main(words_of(place, tmp_path / "run", *usual, *more)) == 2
+    assert message in capsys.readouterr().err
