@@ -1,14 +1,11 @@
-"""``rerank.json``, the file beside a model's weights: its class, and what its inputs look like."""
+"""``rerank.json``, the file next to a model's weights: its class and its settings."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError
-from rerank.evaluation.calibration import Calibration
 from rerank.settings.described import class_path
 from rerank.storage.files import digest, read_json, write_json
 from rerank.storage.fingerprint import fingerprint, is_ours
@@ -21,10 +18,10 @@ the weights of a mix (:class:`rerank.models.mixed.Mixed`), and calibrated probab
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
-"""Its class where there is no model: a mix of columns alone."""
+"""Its class if there is no model: a fusion of columns alone."""
 
 AFTERWARDS = (TRAINED_ON, CALIBRATION)
-"""Its keys for what was found out after the model was saved, and decides no score."""
+"""Keys that are added after the model is saved and change no score."""
 
 
 FILES_OF_MODEL = (
@@ -39,34 +36,7 @@ FILES_OF_MODEL = (
 def read_contract(folder: Path) -> dict[str, Any]:
     """Read ``rerank.json`` of a model of ours; empty for other models."""
     path = folder / CONTRACT
-    if not path.is_file():
-        return {}
-    content = read_json(path)
-    for key, check in ((MIX, check_mix), (CALIBRATION, Calibration.of)):
-        if key in content:
-            try:
-                check(content[key])
-            except (UserError, AttributeError, TypeError) as error:
-                raise UserError(f"{path}: {key}: {error}; save the ranker again") from error
-    return content
-
-
-def check_mix(mix: Mapping[str, Any]) -> None:
-    """Validate interpolation weights: one for each of the ``columns``, and one for the ``text`` model."""
-    columns, cosines = mix.get("columns"), mix.get("cosines", {})
-    if not isinstance(columns, Mapping) or not columns or not all(isinstance(name, str) for name in columns):
-        raise UserError(f"columns: expected a weight for each column, such as {{'bm25': 0.3}}, not {columns!r}")
-    for name, weight in {**columns, "text": mix.get("text")}.items():
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not (number and 0 <= weight < math.inf):
-            raise UserError(f"{name}: expected a weight, a finite number of at least 0, not {weight!r}")
-    if not isinstance(cosines, Mapping) or not all(
-        isinstance(made, Mapping) and isinstance(made.get("model"), str) and isinstance(made.get("sha256"), str)
-        for made in cosines.values()
-    ):
-        raise UserError(f"cosines: expected the model and its sha256 for each column, not {cosines!r}")
-    if not any(columns.values()) and not mix["text"]:
-        raise UserError("all weights are 0")
+    return read_json(path) if path.is_file() else {}
 
 
 def write_contract(folder: Path, contract: Mapping[str, Any]) -> None:
@@ -80,7 +50,7 @@ def add_to_contract(folder: Path, values: dict[str, Any]) -> None:
 
 
 def hash_model(folder: Path, mix: bool = True) -> str:
-    """Return one digest of all that decides a model's scores: weights, configuration, tokenizer, ``rerank.json``.
+    """Hash everything that decides a model's scores: weights, configuration, tokenizer, ``rerank.json``.
 
     Args:
         folder: the model's folder.
@@ -95,5 +65,5 @@ def hash_model(folder: Path, mix: bool = True) -> str:
 
 
 def class_name(kind: type) -> str:
-    """Name a class as ``rerank.json`` does: ours by its short name, others by their import path."""
+    """Return the name of a class for ``rerank.json``: the short name of ours, the import path of others."""
     return kind.__name__ if is_ours(kind) else class_path(kind)

@@ -8,6 +8,7 @@ the fused run of the same parts; ties keep the order of the list.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.columns import check_added, given_column
-from rerank.models.contract import FUSION, MIX, add_to_contract, check_mix, write_contract
+from rerank.models.contract import FUSION, MIX, add_to_contract, write_contract
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of, precisions
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
@@ -215,11 +216,11 @@ def checked_mix(
     model: object, columns: Mapping[str, float], text: float, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     """Validate interpolation weights, and return what ``rerank.json`` says of them."""
-    mix = {"columns": columns, "text": text, "cosines": cosines}
-    try:
-        check_mix(mix)
-    except UserError as error:
-        raise UserError(f"mix: {error}") from error
+    for name, weight in {**columns, "text": text}.items():
+        if not (isinstance(weight, int | float) and 0 <= weight < math.inf):
+            raise UserError(f"mix: {name}: expected a weight, a finite number of at least 0, not {weight!r}")
+    if not columns or not any([*columns.values(), text]):
+        raise UserError("mix: all weights are 0; give a column some weight")
     if model is None and text:
         raise UserError(f"mix: text: {text} is the weight of a model, and there is none; set 0")
     weights = {name: float(weight) for name, weight in columns.items()}

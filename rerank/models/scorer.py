@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import partial
-from threading import Barrier, RLock
-from typing import Any, ClassVar, TypeAlias
+from threading import RLock
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -28,16 +28,12 @@ ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
 ALONE = RLock()
-"""Held while a model scores: it takes all cores, sets the model to evaluation, and tokenizers have settings. Other
-threads of this process that score wait."""
-
-
-Scored: TypeAlias = list[tuple[Array, Array]]
-"""Chunks, each with its scores."""
+"""Held while a model scores, so that other threads wait: scoring takes all cores and sets the model to evaluation, and
+tokenizers have settings."""
 
 
 def score_candidates(
-    scorer: Any,
+    scorer: Scorer,
     inputs: Inputs,
     rows: Array,
     starts: Array,
@@ -50,20 +46,20 @@ def score_candidates(
 
     Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
     scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
-    one thread scores the rest, then in chunks of half the size, with a warning. Equal pairs are scored once.
+    one thread scores, then in chunks of half the size, with a warning. Equal pairs are scored once.
 
     Args:
-        scorer: the model, a :class:`rerank.models.scorer.Scorer`.
-        inputs: what ``scorer.inputs`` made of the lists.
+        scorer: the model.
+        inputs: the lists as ``scorer.inputs`` prepares them.
         rows: ``[n]`` rows of the candidates, as for :meth:`rerank.models.base.Inputs.collate`.
         starts: positions in ``rows`` at which a list starts.
-        budget: rows of its matrix products (padded tokens, feature vectors) per forward pass at most; None for its own.
-            A thread of a CPU has no more than 2,048.
-        precision: arithmetic of the encoder.
-        progress: title of a progress bar; None shows none.
+        budget: rows of matrix products (padded tokens, feature vectors) per forward pass at most; defaults to the
+            model's. A thread of a CPU has no more than 2,048.
+        precision: precision of the encoder.
+        progress: title of a progress bar; without one there is none.
 
     Raises:
-        Stopped: a signal came during a training, which can resume from its checkpoint.
+        Stopped: a signal came during a training run, which can resume from its checkpoint.
     """
     with ALONE, exact_float32():
         device = next(scorer.parameters()).device
@@ -74,30 +70,27 @@ def score_candidates(
         if device.type == "cpu":
             budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
         same = inputs.representatives(rows)  # scored once: the place in a batch changes the last digits of a score
-        scores, left = np.empty(len(rows), dtype=np.float32), np.unique(same)
-        bar = tqdm(total=len(left), desc=progress, unit=" documents", disable=None if progress else True, leave=False)
-
-        def batch_of(chunk: Array) -> dict[str, Any]:
-            batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
-            return {name: sent(value, device) for name, value in batch.items()}
-
+        scores, todo = np.empty(len(rows), dtype=np.float32), np.unique(same)
         training = scorer.training
         scorer.eval()
         try:
-            with bar:
-                while len(left):
-                    chunks = Chunks([left[chunk] for chunk in inputs.chunks(rows[left], starts_of(of[left]), budget)])
-                    workers = min(workers, len(chunks.all))
-                    work = partial(_work, scorer, batch_of, chunks, bar, precision)
-                    for chunk, values in work() if workers <= 1 else _in_threads(work, chunks, workers):
-                        scores[chunk] = values
-                    stops.check()
-                    left = chunks.left()
-                    if len(left) and workers > 1:
-                        workers = 1
-                        log.warning("out of memory: continuing with one thread")
-                    elif len(left):  # the error is gone, and with it what its frames held
-                        budget = _smaller(budget, inputs.lengths(rows[chunks.too_large[0]]), device)
+            while True:
+                chunks = [todo[chunk] for chunk in inputs.chunks(rows[todo], starts_of(of[todo]), budget)]
+                workers = min(workers, len(chunks))
+                try:
+                    hidden = None if progress else True
+                    with tqdm(total=len(todo), desc=progress, unit=" documents", disable=hidden, leave=False) as bar:
+                        for chunk, values in _score_chunks(scorer, inputs, rows, of, chunks, precision, workers, bar):
+                            scores[chunk] = values
+                    break
+                except (RuntimeError, MemoryError) as error:
+                    if not out_of_memory(error):
+                        raise
+                if workers > 1:  # the error is gone, and with it the memory of its frames
+                    workers = 1
+                    log.warning("out of memory: continuing with one thread")
+                else:
+                    budget = _smaller(budget, inputs.lengths(rows[todo]), device)
         finally:
             scorer.train(training)
         scores = scores[same]
@@ -114,78 +107,54 @@ def score_candidates(
         return scores
 
 
-class Chunks:
-    """Chunks that threads take one by one, until one is too large or the process is asked to stop."""
+def _score_chunks(
+    scorer: Scorer,
+    inputs: Inputs,
+    rows: Array,
+    of: Array,
+    chunks: list[Array],
+    precision: Precision,
+    workers: int,
+    bar: Any,
+) -> Sequence[tuple[Array, Array]]:
+    """Score chunks of candidates; several threads share PyTorch's, and an error stops all at their next chunk."""
+    device = next(scorer.parameters()).device
+    waiting = iter(chunks)  # gives each chunk to one thread only
 
-    def __init__(self, chunks: list[Array]) -> None:
-        self.all, self.too_large = chunks, list[Array]()
-        self._waiting = iter(chunks)  # a list's iterator gives each chunk to one thread only
-
-    def __iter__(self) -> Iterator[Array]:
-        return self
-
-    def __next__(self) -> Array:
-        if self.too_large or stops.asked():
-            raise StopIteration
-        return next(self._waiting)
-
-    def stop(self) -> None:
-        self._waiting = iter([])
-
-    def left(self) -> Array:
-        """The candidates of chunks that nobody took, or that were too large, in ascending order."""
-        return np.sort(np.concatenate([np.arange(0), *self.too_large, *self._waiting]))
-
-
-def _work(
-    scorer: Any, batch_of: Callable[[Array], dict[str, Any]], chunks: Chunks, bar: Any, precision: Precision
-) -> Scored:
-    scored = []  # fetched at the end: a GPU computes while the next chunks are collated
-    with torch.inference_mode(), autocast(precision, next(scorer.parameters()).device):
-        for chunk in chunks:
-            try:
-                scored.append((chunk, scorer.score(batch_of(chunk))))
+    def work() -> list[tuple[Array, Array]]:
+        scored = []  # fetched at the end: a GPU computes while the next chunks are collated
+        with torch.inference_mode(), autocast(precision, device):
+            for chunk in waiting:
+                stops.check()
+                batch = inputs.collate(rows[chunk], starts_of(of[chunk]))
+                on_device: dict[str, Any] = {name: sent(value, device) for name, value in batch.items()}
+                scored.append((chunk, scorer.score(on_device)))
                 bar.update(len(chunk))
-            except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
-                chunks.too_large.append(chunk)
-        return [(chunk, scores.cpu().numpy()) for chunk, scores in scored]
+            return [(chunk, values.cpu().numpy()) for chunk, values in scored]
+
+    if workers <= 1:
+        return work()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads // workers)  # also for threads that start from here on
+    pool = ThreadPoolExecutor(workers)
+    try:
+        futures = [pool.submit(work) for _ in range(workers)]
+        wait(futures, return_when=FIRST_EXCEPTION)
+    finally:
+        deque(waiting, maxlen=0)  # no thread takes another chunk
+        pool.shutdown()
+        torch.set_num_threads(threads)
+    return [part for future in futures for part in future.result()]
 
 
-def _in_threads(work: Callable[[], Scored], chunks: Chunks, workers: int) -> Scored:
-    """What several threads score, until no chunk waits or one fails; PyTorch's threads are shared among them."""
-    threads, ready = torch.get_num_threads(), Barrier(workers + 1)
-
-    def start() -> None:
-        torch.get_num_threads()  # a thread that has never asked takes the default of that time when it first computes
-        torch.set_num_threads(threads // workers)
-        ready.wait()
-
-    with ThreadPoolExecutor(workers, initializer=start) as pool:
-        try:
-            futures = [pool.submit(work) for _ in range(workers)]
-            ready.wait()
-        except BaseException:
-            ready.abort()  # nobody waits for a thread that could not be started
-            raise
-        try:  # no abort from here on: a thread that is slow to leave the barrier would break the pool, which then waits
-            torch.set_num_threads(threads)  # what a thread sets for itself is also what new ones start with
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            return [chunk for future in done for chunk in future.result()]
-        except BaseException:
-            chunks.stop()  # the others stop after the chunk that they are at
-            raise
-
-
-def _smaller(budget: int, lengths: Array, device: torch.device) -> int:
-    """A budget below that with which a chunk of pairs of these lengths did not fit."""
-    longest = int(lengths.max())
-    if len(lengths) == 1 or budget <= longest:
-        raise UserError(f"out of memory with one document at a time (size {longest}); shorten the documents")
+def _smaller(budget: int, costs: Array, device: torch.device) -> int:
+    """Return a budget below one with which a chunk did not fit."""
+    largest = int(costs.max())
+    if budget <= largest:
+        raise UserError(f"out of memory with one document at a time (size {largest}); shorten the documents")
     if device.type == "cuda":
         torch.cuda.empty_cache()
-    budget = max(longest, min(budget, int(lengths.sum())) // 2)
+    budget = max(largest, min(budget, int(costs.sum())) // 2)
     log.warning("out of memory: continuing with a budget of %d", budget)
     return budget
 

@@ -27,7 +27,8 @@ class Things:
         self.lists = rerank.Lists.from_dataframe(self.frame)
         self.unjudged = rerank.Lists.from_dataframe(self.frame.drop(columns="grade"))
         self.model, self.start = self.text(), self.text(start="bm25")
-        self.vectors = rerank.MLP(hidden=[4], columns=["bm25"])
+        self.vectors, self.network = (rerank.MLP(hidden=[4], columns=["bm25"]) for _ in range(2))
+        self.network.prepare(self.lists, 42)
         (folder / "full").mkdir()
         (folder / "full" / "letter.txt").write_text("dear")
 
@@ -83,7 +84,10 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # models in use
     "a frame to rerank": (lambda t: t.rerank(t.frame), r"lists: expected a rerank\.Lists or its folder"),
     "no model": (lambda t: rerank.rerank_lists(None, t.lists), r"model: expected a rerank\.Model .*, not None"),
-    "an untrained network": (lambda t: rerank.rerank_lists(t.vectors, t.lists), r"model: MLP: .*; train it first"),
+    "an untrained network": (
+        lambda t: rerank.rerank_lists(t.vectors, t.lists),
+        r"model: MLP is not trained; train it first",
+    ),
     "a budget of 0": (lambda t: t.model.predict([("a", "b")], budget=0), r"budget: must be at least 1, not 0"),
     "a document that is NaN": (lambda t: t.model.rank("a", ["b", NAN]), r"pair 1: expected \(query, document\)"),
     "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
@@ -141,9 +145,15 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
     "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),
-    "an array of one dimension": (lambda t: t.vectors.predict(np.zeros(3)), r"the shape \[n, features\], not \[3\]"),
-    "groups that do not add up": (lambda t: t.vectors.predict(np.zeros((3, 1)), groups=[1, 1]), r"groups add up to 2"),
-    "features of another number": (lambda t: t.vectors.predict(np.zeros((3, 2))), r"reads 1 features, the array has 2"),
+    "an array of one dimension": (lambda t: t.network.predict(np.zeros(3)), r"the shape \[3, 1\], .*, not \[3\]"),
+    "groups that do not add up": (
+        lambda t: t.network.predict(np.zeros((3, 1)), groups=[1, 1]),
+        r"the shape \[2, 1\], .*, not \[3, 1\]",
+    ),
+    "features of another number": (
+        lambda t: t.network.predict(np.zeros((3, 2))),
+        r"the shape \[3, 1\], .*, not \[3, 2\]",
+    ),
 }
 """What is wrong, the call, and what its line has to say."""
 

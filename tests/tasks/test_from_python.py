@@ -100,15 +100,14 @@ def test_a_teacher_teaches_queries_that_nobody_judged_next_to_those_that_somebod
     assert sum(line["lists"] for line in metrics(run.folder) if "lists" in line) == 10
 
 
-def test_fresh_networks_score_the_same_every_time(lists: rerank.Lists) -> None:
-    """They are drawn by seed 42."""
-    network = rerank.MLP(hidden=[4], columns=["bm25", "clicks"], normalise=[rerank.Standardise()])
-    first = network.predict(lists)
-    np.testing.assert_array_equal(first, network.predict(lists))
+def test_feature_models_predict_arrays_in_groups(lists: rerank.Lists) -> None:
+    network = rerank.MLP(hidden=[4], columns=["bm25", "clicks"], normalise=[rerank.QueryZScore()])
+    with pytest.raises(rerank.UserError, match="MLP is not trained; train it first"):
+        network.predict(lists)
+    network.prepare(lists, 42)
     features = lists.matrix(["bm25", "clicks"])
-    np.testing.assert_allclose(network.predict(features, groups=lists.lengths), first, rtol=1e-6)
-    assert network.names == [], "it stays as it was"
-    assert not rerank.LightGBM(columns=["bm25"]).predict(lists).any()
+    found = network.predict(features, groups=lists.lengths)
+    np.testing.assert_allclose(found, network.predict(lists), rtol=1e-6)
 
 
 def test_a_model_scores_in_several_threads_as_in_one(trained: rerank.Training) -> None:

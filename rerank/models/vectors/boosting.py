@@ -1,4 +1,4 @@
-"""What gradient-boosted trees of every library share: growing tree by tree, scoring, saving, loading."""
+"""Base of gradient-boosted trees: training tree by tree, scoring, saving, loading."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from rerank.errors import NotFoundError, UserError, needed
+from rerank.errors import UserError, needed
 from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model
 from rerank.models.columns import check_added, warn_of_added
-from rerank.models.contract import CONTRACT, class_name, read_contract, write_contract
+from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
 
@@ -28,7 +28,7 @@ Gain = Literal["log2", "exp-log2"]
 
 
 class Trees(Model):
-    """An ensemble of regression trees, grown one by one: :meth:`begin`, :meth:`grow` again and again, :meth:`keep`.
+    """An ensemble of regression trees, trained one by one: :meth:`begin`, :meth:`grow` for each tree, :meth:`keep`.
 
     The score of a document is the sum of its leaves' values, without any offset: before the first tree every score is
     0. Features are taken as they are, since trees only compare them. Scores are float32.
@@ -37,7 +37,7 @@ class Trees(Model):
     package: ClassVar[str]
     file: ClassVar[str]
     smallest_leaf: ClassVar[str]
-    """The keys that say how small a leaf may be."""
+    """Keys of the configuration that limit the size of a leaf."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         columns = settings.pop("columns")
@@ -49,7 +49,7 @@ class Trees(Model):
         self.module: Any = needed(f"model: {type(self).__name__}", self.package, "ltr")
 
     def vectors(self, lists: Lists) -> Array:
-        """What the trees read of the candidates, ``[T, C]``; NaN where a system did not return one."""
+        """Read the features of all candidates, ``[T, C]``; NaN if a system did not return one."""
         return vectors(lists, self.names)
 
     def prepare(self, train: Lists) -> None:
@@ -62,15 +62,15 @@ class Trees(Model):
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        """Bin the features and start without a tree."""
+        """Bin the features and start without a tree; ``own`` if the loss is one of ours."""
 
     @abstractmethod
     def grow(self, objective: Objective | None) -> bool:
-        """Add a tree; returns whether there was something to split."""
+        """Add a tree; return False if there was nothing to split."""
 
     @abstractmethod
     def scores(self, split: Split) -> Array:
-        """Scores of a split's documents by all trees so far, ``[T]``."""
+        """Return the scores of a split's documents with all trees so far, ``[T]``."""
 
     @abstractmethod
     def keep(self, trees: int) -> None:
@@ -78,7 +78,7 @@ class Trees(Model):
 
     @abstractmethod
     def _predict(self, features: Array) -> Array:
-        """Scores of feature vectors ``[n, F]``."""
+        """Score feature vectors ``[n, F]``."""
 
     @abstractmethod
     def _read(self, path: Path) -> None:
@@ -90,24 +90,21 @@ class Trees(Model):
         """The number of trees."""
 
     def untrained(self) -> str:
-        return "" if self.booster is not None else f"{type(self).__name__}: has no trees, so that all scores are 0"
+        return "" if self.booster is not None else f"{type(self).__name__} is not trained"
 
     def predict(self, lists: Any, groups: Sequence[int] | None = None) -> Array:
-        """Scores of every candidate, ``[n]`` float32, in their order; 0 before the first tree.
+        """Score every candidate: ``[n]`` float32, in their order.
 
         Args:
             lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
-            groups: of an array, how many rows each list has; None for one list.
+            groups: number of rows of each list in an array; by default it is one list.
 
         Raises:
-            UserError: lists that lack what the model reads, or an array of another shape.
+            UserError: the model is not trained, lists lack what it reads, or an array has another shape.
         """
-        given = as_lists(lists, groups, self.columns, self.names)
-        if self.booster is None:
-            self.warn_if_untrained()
-            columns_of(given, self.columns)
-            return np.zeros(given.size, dtype=np.float32)
-        return np.asarray(self._predict(vectors(given, self.names)), dtype=np.float32)
+        if self.untrained():
+            raise UserError(f"predict: {self.untrained()}; train it first")
+        return np.asarray(self._predict(self.vectors(as_lists(lists, groups, self.names))), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
@@ -121,29 +118,20 @@ class Trees(Model):
     @classmethod
     def load(cls, folder: Path) -> Self:
         contract = read_contract(folder)
-        path = folder / cls.file
-        if not path.is_file():
-            raise NotFoundError(f"{path}: no such file; train again")
-        try:
-            names = [str(name) for name in contract["columns"]]
-            model = cls(**contract["settings"] | {"columns": names})
-            model.names = names
-        except UserError:
-            raise
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{folder / CONTRACT}: not a whole contract ({error}); train again") from error
-        model._read(path)
+        model = cls(**contract["settings"] | {"columns": contract["columns"]})
+        model.names = contract["columns"]
+        model._read(folder / cls.file)
         return model
 
     def _params(self, *others: str) -> dict[str, Any]:
-        """The settings that go to the library under their own names: all but the others."""
+        """Select the settings that go to the library under their own names: all but the others."""
         return {name: value for name, value in self.settings.items() if name not in others}
 
     def _threads(self, rows: int) -> int:
-        """How many threads work on so many documents.
+        """Choose the number of threads for a number of documents.
 
-        Without a setting one for every 50,000: on fewer the threads wait for each other longer than they work, and
-        where other programs keep the cores busy they wait a hundred times longer than one thread takes.
+        Without a setting it is one for every 50,000: with fewer documents threads wait for each other longer than they
+        work, and if other programs keep the cores busy they wait a hundred times longer than one thread takes.
         """
         if self.settings["threads"] is not None:
             return int(self.settings["threads"])

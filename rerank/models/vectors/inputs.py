@@ -1,4 +1,4 @@
-"""Feature vectors of lists or arrays; for networks normalised once, held in memory (or on the GPU), taken by row."""
+"""Feature vectors of lists or arrays; for networks they are normalised once and held in memory, or on the GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS = 65_536
 
 
 def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
-    """The numbers that a model reads of every candidate, by their full names (``features/1``)."""
+    """List the numbers that a model reads of every candidate, by their full names (``features/1``)."""
     store = lists.store
     if FEATURES in columns and FEATURES not in store.column_names:
         there = ", ".join(store.column_names) or "no columns"
@@ -38,7 +38,7 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
 
 
 def vectors(lists: Lists, names: Sequence[str]) -> Array:
-    """What a model reads of the candidates, ``[T, C]``; a view of the mapped file where it can be."""
+    """Read the numbers of all candidates, ``[T, C]``; a view of the mapped file if possible."""
     try:
         return lists.matrix(names)
     except UserError as error:
@@ -47,52 +47,31 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
 
 
 def check_columns(lists: Lists, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuse lists without the numbers that a model reads: ``names``, empty before training, of ``columns``."""
+    """Validate that lists have the numbers that a model reads: ``names``, empty before training, of ``columns``."""
     vectors(lists.select([]), names or columns_of(lists, columns))
 
 
-def as_lists(given: Any, groups: Sequence[int] | None, columns: Sequence[str], names: Sequence[str]) -> Lists:
-    """Lists that a model of vectors reads: as they are, or made of an array ``[n, F]``, cut into ``groups`` of rows.
-
-    The model reads ``columns``; ``names`` are their numbers, empty before training.
-    """
+def as_lists(given: Any, groups: Sequence[int] | None, names: Sequence[str]) -> Lists:
+    """Return lists, or make them of an array ``[n, F]`` of the numbers ``names``, cut into groups of rows."""
     if isinstance(given, Lists):
-        if groups is not None:
-            raise UserError("predict: groups are for arrays; lists know their lengths")
         return given
-    try:
-        features = np.asarray(given, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"predict: expected lists, or numbers of the shape [n, features] ({error})") from error
-    if features.ndim != 2:
-        raise UserError(f"predict: expected numbers of the shape [n, features], not {list(features.shape)}")
-    lengths = np.array([len(features)] if groups is None else groups, dtype=np.int64).reshape(-1)
-    if lengths.sum() != len(features) or (lengths < 0).any():
-        raise UserError(f"predict: the groups add up to {lengths.sum()} rows, the array has {len(features)}")
-    names = names or _fresh(columns, features.shape[1])
-    if features.shape[1] != len(names):
-        raise UserError(f"predict: the model reads {len(names)} features, the array has {features.shape[1]}")
-    files = [name.partition("/")[0] for name in names]
-    numbers = [name.partition("/")[2] or name for name in names]
+    features = np.asarray(given, dtype=np.float32)
+    lengths = np.array([len(features)] if groups is None else groups, dtype=np.int64)
+    if features.shape != (lengths.sum(), len(names)):
+        expected = f"[{lengths.sum()}, {len(names)}], candidates (in all groups) by features"
+        raise UserError(f"predict: expected numbers of the shape {expected}, not {list(features.shape)}")
+    files, numbers = zip(*(name.split("/") for name in names), strict=True)
     made = {}
     for file in dict.fromkeys(files):
-        where = [i for i, other in enumerate(files) if other == file]
-        made[file] = Column(as_column(file, features[:, where]), tuple(numbers[i] for i in where))
+        places = [i for i, other in enumerate(files) if other == file]
+        made[file] = Column(as_column(file, features[:, places]), tuple(numbers[i] for i in places))
     return Lists.of(memory_store("array", lengths, made))
-
-
-def _fresh(columns: Sequence[str], width: int) -> list[str]:
-    """The numbers that a model reads which was not trained yet."""
-    if list(columns) == [FEATURES]:
-        return [f"{FEATURES}/{number}" for number in range(1, width + 1)]
-    return [name if "/" in name else f"{name}/{name}" for name in columns]
 
 
 class FeatureInputs(Inputs):
     """The vectors of some lists as one tensor ``[T, F]``."""
 
     def __init__(self, lists: Lists, normalisers: Sequence[Normaliser], names: Sequence[str], device: Device) -> None:
-        vectors(lists.select([]), names)  # lists without candidates are refused as well
         values = np.empty((lists.size, len(names)), dtype=np.float32)
         for first, last in blocks(lists.offsets, ROWS):
             start, end = int(lists.offsets[first]), int(lists.offsets[last])
@@ -113,13 +92,13 @@ class FeatureInputs(Inputs):
         return np.ones(len(rows), dtype=np.int64)
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """``features``: ``[n, F]``."""
+        """Return ``features`` ``[n, F]``."""
         here = torch.from_numpy(self._place[rows])
         return {"features": self.values.index_select(0, sent(here, self.values.device))}
 
 
 def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
-    """Refuse candidates of which a system says nothing: a network has no way to read that."""
+    """Validate that every candidate has all values: a network cannot read NaN."""
     if (unknown := np.isnan(values)).any():
         column = int(unknown.any(axis=0).argmax())
         raise UserError(
@@ -129,17 +108,17 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
 
 
 class ListInputs(FeatureInputs):
-    """The same for models that look at the whole list."""
+    """Inputs of models that read whole lists."""
 
     by_list = True
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """Whole lists, of similar length."""
+        """Pack whole lists of similar length."""
         lengths = np.diff(starts, append=len(rows))
         return [ranges(starts[chosen], lengths[chosen]) for chosen in pack(lengths, budget)]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """``features`` ``[B, N, F]`` padded with zeros, ``mask`` ``[B, N]``, and its real places, ``cells`` ``[n]``."""
+        """Return padded ``features`` ``[B, N, F]``, ``mask`` ``[B, N]``, and its true places, ``cells`` ``[n]``."""
         lengths = np.diff(starts, append=len(rows))
         flat = super().collate(rows, starts)["features"]
         real = np.arange(int(lengths.max())) < lengths[:, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
@@ -105,8 +105,8 @@ class LightGBM(Trees):
             self.booster.add_valid(self._data(validation, params, data), "validation")
 
     def _data(self, lists: Lists, params: dict[str, Any], reference: Any = None) -> Any:
-        known = {"reference": reference, "group": lists.lengths, "params": params}
-        return self.module.Dataset(self.vectors(lists), lists.grades, **known).construct()
+        options = {"reference": reference, "group": lists.lengths, "params": params}
+        return self.module.Dataset(self.vectors(lists), lists.grades, **options).construct()
 
     def grow(self, objective: Objective | None) -> bool:
         if objective is None:
@@ -130,13 +130,10 @@ class LightGBM(Trees):
         return self.booster.predict(features, raw_score=True, num_threads=self._threads(len(features)))
 
     def _read(self, path: Path) -> None:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8")
         if "\nend of trees\n" not in text:  # LightGBM would abort the process
             raise UserError(f"{path}: is cut short; copy the model again")
-        try:
-            self.booster = self.module.Booster(model_str=text)
-        except (self.module.basic.LightGBMError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read ({one_line(error)}); copy the model again") from error
+        self.booster = self.module.Booster(model_str=text)
 
     @property
     def count(self) -> int:

@@ -1,10 +1,9 @@
-"""What the networks over feature vectors share: fitting to the training lists, saving, loading."""
+"""Base of networks over feature vectors: fitting to the training lists, saving, loading."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,17 +13,17 @@ from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, find_normaliser
 from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
-from rerank.models.base import FRESH_SEED, drawn_from
+from rerank.models.base import drawn_from
 from rerank.models.columns import warn_of_added
 from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
-from rerank.models.weights import check_safetensors, write_weights
+from rerank.models.weights import write_weights
 from rerank.storage.arrow import Array
 
 
 class FeatureNetwork(Scorer):
-    """A network whose width the lists decide; subclasses build the layers, and score."""
+    """A network over feature vectors, as wide as the lists; subclasses build its layers and score."""
 
     bf16: ClassVar[bool] = False
     reads: ClassVar[type[FeatureInputs]] = FeatureInputs
@@ -40,11 +39,11 @@ class FeatureNetwork(Scorer):
 
     @abstractmethod
     def build(self, features: int) -> None:
-        """Make the layers for vectors of this width."""
+        """Make the layers for vectors with this many features."""
 
     @property
     def budget(self) -> int:
-        """As many documents as an effective batch has, almost always."""
+        """Default number of documents per forward pass; covers nearly any batch."""
         return 131_072
 
     def prepare(self, train: Lists, seed: int) -> None:
@@ -67,29 +66,25 @@ class FeatureNetwork(Scorer):
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
 
     def untrained(self) -> str:
-        return "" if self.names else f"{type(self).__name__}: was not trained, its weights and scores are random"
+        return "" if self.names else f"{type(self).__name__} is not trained"
 
     def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
-        """Scores of every candidate, ``[n]`` float32, in their order; by fresh weights before training.
+        """Score every candidate: ``[n]`` float32, in their order.
 
         Args:
             lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
-            budget: documents per forward pass; None for its own.
-            groups: of an array, how many rows each list has; None for one list.
+            budget: documents per forward pass; defaults to the model's.
+            groups: number of rows of each list in an array; by default it is one list.
 
         Raises:
-            UserError: lists that lack what the model reads, or an array of another shape.
+            UserError: the model is not trained, lists lack what it reads, or an array has another shape.
         """
-        given = as_lists(lists, groups, self.columns, self.names)
-        if self.names:
-            return super().predict(given, budget)
-        self.warn_if_untrained()
-        fresh = deepcopy(self)  # normalisers are fitted to these lists, and this model stays as it is
-        fresh.prepare(given, FRESH_SEED)
-        return fresh.predict(given, budget=budget)
+        if self.untrained():
+            raise UserError(f"predict: {self.untrained()}; train it first")
+        return super().predict(as_lists(lists, groups, self.names), budget)
 
     def head_parameters(self) -> set[str]:
-        """All of them: there is no pretrained encoder."""
+        """Return the names of all parameters: there is no pretrained encoder."""
         return {name for name, _ in self.named_parameters()}
 
     def contract(self) -> dict[str, Any]:
@@ -113,20 +108,15 @@ class FeatureNetwork(Scorer):
         from safetensors.torch import load_file
 
         contract = read_contract(folder)
-        check_safetensors(folder / "model.safetensors")
-        try:
-            normalisers = []
-            for entry in contract["normalise"]:
-                normaliser = find_normaliser(str(entry["class"]))(**entry.get("arguments", {}))
-                normaliser.load_state(entry["state"])
-                normalisers.append(normaliser)
-            names = [str(name) for name in contract["columns"]]
-            model = cls(**contract["settings"] | {"normalise": normalisers or None, "columns": names})
-            model.names = names
-            model.build(len(model.names))
-            model.load_state_dict(load_file(str(folder / "model.safetensors")))
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise UserError(f"{folder}: not a whole model ({str(error).splitlines()[0]}); train it again") from error
+        normalisers = []
+        for entry in contract["normalise"]:
+            normaliser = find_normaliser(entry["class"])(**entry["arguments"])
+            normaliser.load_state(entry["state"])
+            normalisers.append(normaliser)
+        model = cls(**contract["settings"] | {"normalise": normalisers or None, "columns": contract["columns"]})
+        model.names = contract["columns"]
+        model.build(len(model.names))
+        model.load_state_dict(load_file(folder / "model.safetensors"))
         return model
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
@@ -131,11 +131,7 @@ class XGBoost(Trees):
         return self.booster.inplace_predict(features, predict_type="margin")
 
     def _read(self, path: Path) -> None:
-        try:
-            self.booster = self.module.Booster(model_file=path)
-        except self.module.core.XGBoostError as error:
-            reason = one_line(error).partition(" Stack trace")[0]
-            raise UserError(f"{path}: cannot be read ({reason}); copy the model again") from error
+        self.booster = self.module.Booster(model_file=path)
 
     @property
     def count(self) -> int:

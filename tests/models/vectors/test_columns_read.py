@@ -49,7 +49,7 @@ KINDS = {"network": network, "LightGBM": lightgbm, "XGBoost": xgboost}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_reads_what_it_is_told(kind: str, lists: Lists, tmp_path: Path) -> None:
+def test_models_read_their_columns(kind: str, lists: Lists, tmp_path: Path) -> None:
     model = KINDS[kind](["bm25", "two/b"], lists)
     read, scores = np.stack([lists.column("bm25"), lists.matrix(["two"])[:, 1]], axis=1), model.predict(lists)
     np.testing.assert_array_equal(vectors(lists, model.names), read)
@@ -62,7 +62,7 @@ def test_a_model_reads_what_it_is_told(kind: str, lists: Lists, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_features_are_found_by_name(kind: str, lists: Lists, tmp_path: Path, home: Path) -> None:
+def test_models_find_features_by_name(kind: str, lists: Lists, tmp_path: Path, home: Path) -> None:
     """A file with more of them is read where the model's are; one with fewer, and texts, are refused."""
     path = write_features(tmp_path / "features.txt")
     some = letor_lists(path)
@@ -82,12 +82,12 @@ def test_features_are_found_by_name(kind: str, lists: Lists, tmp_path: Path, hom
         KINDS[kind](None, lists)
 
 
-def test_lists_without_what_a_model_reads(lists: Lists) -> None:
+def test_prepare_refuses_lists_without_a_column(lists: Lists) -> None:
     with pytest.raises(UserError, match="no column 'splade'"):
         MLP(hidden=[4], columns=["splade"]).prepare(lists, 0)
 
 
-def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
+def test_models_refuse_gaps_that_reveal_relevance(tmp_path: Path) -> None:
     """BM25 has no value for the documents that were added, all of them relevant; trees could read that."""
     lists = make_lists_with_added(tmp_path)
     network, trees = MLP(hidden=[4], columns=["bm25"]), LightGBM(columns=["bm25"])
@@ -98,7 +98,7 @@ def test_a_gap_that_tells_what_is_relevant_is_refused(tmp_path: Path) -> None:
     trees.prepare(lists)
 
 
-def test_trees_read_gaps_of_what_a_system_did_not_return(lists: Lists) -> None:
+def test_trees_read_missing_scores_and_networks_refuse_them(lists: Lists) -> None:
     gaps = lists.column("bm25").astype(np.float64)
     gaps[::3] = np.nan
     lists.store.add_column("gaps", gaps)

@@ -47,7 +47,7 @@ def prepared(make: object, lists: Lists) -> FeatureNetwork:
 
 
 @pytest.mark.parametrize("make", NETWORKS)
-def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Path) -> None:
+def test_save_preserves_scores(make: object, lists: Lists, tmp_path: Path) -> None:
     model = prepared(make, lists)
     (tmp_path / "best").mkdir()
     model.save(tmp_path / "best")
@@ -59,8 +59,7 @@ def test_a_saved_model_scores_the_same(make: object, lists: Lists, tmp_path: Pat
     np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
 
 
-def test_a_loaded_model_is_trained_again_as_it_was(lists: Lists, tmp_path: Path) -> None:
-    """It reads its columns through its normalisers, and its description says so: a plain one is another training."""
+def test_loaded_model_can_be_trained_again(lists: Lists, tmp_path: Path) -> None:
     name = columns_of(lists, ["features"])[1]
 
     def trained(model: MLP, folder: str) -> rerank.Training:
@@ -75,8 +74,7 @@ def test_a_loaded_model_is_trained_again_as_it_was(lists: Lists, tmp_path: Path)
         trained(MLP(hidden=[4], columns=[name]), "again")
 
 
-def test_batch_norm_within_a_list_is_pytorchs_over_that_list_alone(lists: Lists) -> None:
-    """In training and in scoring: the statistics are those of the list, also of the score."""
+def test_list_norm_equals_batch_norm_of_one_list(lists: Lists) -> None:
     model = prepared(lambda: ListMLP("R4.L"), lists)
     norms = [layer for layer in model.layers if isinstance(layer, ListNorm)]  # type: ignore[union-attr]
     assert len(norms) == 5 and norms[-1].weight.shape == (1,)
@@ -93,11 +91,11 @@ def test_batch_norm_within_a_list_is_pytorchs_over_that_list_alone(lists: Lists)
 
 
 @pytest.mark.parametrize("make", NETWORKS)
-def test_lists_of_a_batch_do_not_see_each_other(make: object, lists: Lists) -> None:
+def test_scores_do_not_depend_on_other_lists_of_the_batch(make: object, lists: Lists) -> None:
     check_independent(prepared(make, lists), lists, 1, 7, 64)
 
 
-def test_self_attention_draws_every_block_by_itself(lists: Lists) -> None:
+def test_self_attention_initialises_every_block_separately(lists: Lists) -> None:
     first, second = prepared(lambda: SelfAttention(8, 16, blocks=2), lists).encoder.layers  # type: ignore[union-attr,misc]
     for (name, one), other in zip(first.named_parameters(), second.parameters(), strict=True):
         if one.dim() > 1:
@@ -106,8 +104,7 @@ def test_self_attention_draws_every_block_by_itself(lists: Lists) -> None:
     assert 0.55 < float(query.detach().abs().max()) <= (6 / 16) ** 0.5, "Xavier's bound for a matrix of 8 x 8"
 
 
-def test_attention_sees_the_whole_list_and_no_order_of_documents(lists: Lists) -> None:
-    """The score of a document changes when another one of its list goes, and not when they change places."""
+def test_self_attention_is_permutation_equivariant(lists: Lists) -> None:
     model = prepared(lambda: SelfAttention(8, 16), lists)
     inputs, rows = model.inputs(lists), np.arange(lists.offsets[3], lists.offsets[4])
     turned, start = np.random.default_rng(1).permutation(rows), np.zeros(1, dtype=np.int64)
@@ -117,13 +114,13 @@ def test_attention_sees_the_whole_list_and_no_order_of_documents(lists: Lists) -
     assert (whole[:-1] - part).abs().max() > 1e-4
 
 
-def test_batch_norm_of_one_document_is_refused(lists: Lists) -> None:
+def test_batch_norm_refuses_one_document(lists: Lists) -> None:
     model = prepared(lambda: MLP("1024"), lists).train()
     with pytest.raises(UserError, match="one document has no spread"):
         model.score(model.inputs(lists).collate(lists.row_numbers[:1], np.zeros(1, dtype=np.int64)))
 
 
-def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
+def test_batch_norm_ignores_padding(lists: Lists) -> None:
     model = prepared(lambda: MLP("1024", momentum=1.0), lists).train()
     inputs = model.inputs(lists)
     model.score(inputs.collate(lists.row_numbers, lists.offsets[:-1]))
@@ -144,7 +141,7 @@ def test_batch_norm_counts_documents_and_no_padding(lists: Lists) -> None:
         ("B256", [6, 256, 128, 64, 32, 16, 1], nn.Linear, 6),
     ],
 )
-def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[int], last: type, norms: int) -> None:
+def test_presets_have_the_papers_layers(lists: Lists, preset: str, sizes: list[int], last: type, norms: int) -> None:
     model = prepared(lambda: MLP(preset), lists)
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     assert [linear[0].in_features, *(layer.out_features for layer in linear)] == sizes
@@ -152,13 +149,13 @@ def test_presets_are_the_papers_networks(lists: Lists, preset: str, sizes: list[
     assert sum(isinstance(layer, nn.BatchNorm1d) for layer in model.modules()) == norms
 
 
-def test_what_is_given_beside_a_preset_wins(lists: Lists) -> None:
+def test_arguments_override_the_preset(lists: Lists) -> None:
     model = prepared(lambda: MLP("B64", hidden=[5], output="tanh"), lists)
     assert [layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)] == [5, 1]
     assert score_lists(model, model.inputs(lists), lists).max() <= 1
 
 
-def test_wrong_settings_are_refused(lists: Lists) -> None:
+def test_constructor_refuses_wrong_settings(lists: Lists) -> None:
     with pytest.raises(ValueError, match="did you mean 'B1024'"):
         MLP("B102")
     with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
