@@ -9,7 +9,6 @@ import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
-from string import ascii_letters
 from typing import Any
 
 import pyarrow as pa
@@ -207,32 +206,6 @@ def make_decoder(
     else:
         config.num_labels = 1
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def make_t5(folder: Path) -> Path:
-    """A T5 of two tiny layers with random weights (the same every time), its vocabulary of words and letters."""
-    import torch
-    from tokenizers import Tokenizer, decoders, pre_tokenizers, processors
-    from tokenizers.models import Unigram
-    from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
-
-    words = ["Query", "Document", "Relevant", "true", "false", *WORDS]
-    pieces = [
-        *((f"\u2581{word}", -2.0) for word in words),
-        *((letter, -9.0) for letter in f"\u2581{ascii_letters}:,.?"),
-    ]
-    backend = Tokenizer(Unigram([("<pad>", 0.0), ("</s>", 0.0), ("<unk>", -99.0), *pieces], unk_id=2))
-    backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="</s>", pad_token="<pad>", unk_token="<unk>", model_max_length=512
-    )
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": len(tokenizer)}
-    config = T5Config(**sizes, dropout_rate=0.0, decoder_start_token_id=0)
-    torch.manual_seed(0)
-    T5ForConditionalGeneration(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

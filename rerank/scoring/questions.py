@@ -11,7 +11,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.models.mixed import Mixed, unmixed
-from rerank.models.text.from_texts import TextScorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.arrow import Array
 
 
@@ -41,7 +41,7 @@ def scores_of(
     inner = unmixed(model)
     lengths = [len(question.texts) for question in questions]
     scores = np.zeros(sum(lengths), dtype=np.float32)
-    if isinstance(inner, TextScorer):
+    if isinstance(inner, CrossEncoder):
         pairs = [(question.query, text) for question in questions for text in question.texts]
         each = [question.instruction for question in questions for _ in question.texts]
         scores = inner.text_scores(pairs, budget, precision, each if any(each) else None)
@@ -51,7 +51,7 @@ def scores_of(
         scores = inner.predict(features, **options)
     found = []
     for question, own in zip(questions, np.split(scores, np.cumsum(lengths)[:-1]), strict=True):
-        if isinstance(inner, TextScorer) and inner.start.columns:
+        if isinstance(inner, CrossEncoder) and inner.start.columns:
             own = inner.add_start(own, question.columns)
         if isinstance(model, Mixed):
             given = question.columns

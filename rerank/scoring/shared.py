@@ -12,7 +12,7 @@ from rerank.models.base import Inputs, Model
 from rerank.models.columns import check_added
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer, score_whole
-from rerank.models.text.from_texts import TextScorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.scoring.together import PATIENCE, together
 from rerank.storage.arrow import Array
@@ -47,7 +47,7 @@ def score_shared(
     several = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
     with together():
-        if inputs is None and isinstance(scorer, TextScorer):
+        if inputs is None and isinstance(scorer, CrossEncoder):
             inputs = scorer.inputs(lists)  # tokenised once, for all processes
         if processes == 1:
             return _scores(model, lists, inputs, precision, budget, progress)

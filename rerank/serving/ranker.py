@@ -18,7 +18,7 @@ from rerank.kernels.precision import Precision
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
-from rerank.models.text.from_texts import TextScorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.outputs import run_name
 from rerank.scoring.questions import Question, scores_of
 from rerank.scoring.shared import placed
@@ -51,15 +51,15 @@ class Ranker:
         self.precision = placed(self.model, precision)
         self.budget = budget if isinstance(inner, Scorer) else None
         self.cosines = list(self.model.cosines) if isinstance(self.model, Mixed) else []
-        self.reads_text = isinstance(inner, TextScorer) or bool(self.cosines)
-        starts = inner.start.columns if isinstance(inner, TextScorer) else []
+        self.reads_text = isinstance(inner, CrossEncoder) or bool(self.cosines)
+        starts = inner.start.columns if isinstance(inner, CrossEncoder) else []
         self.columns = self.model.needs() if isinstance(self.model, Mixed) else starts
         self.features: dict[str, list[str]] = {}  # the numbers that a model of feature vectors reads, by their columns
         for number in getattr(inner, "names", ()):
             self.features.setdefault(number.partition("/")[0], []).append(number)
         by_column = [number for numbers in self.features.values() for number in numbers]
         self._order = [by_column.index(number) for number in getattr(inner, "names", ())]
-        if isinstance(inner, TextScorer):  # kernels are chosen at the first scores, which nobody shall wait for
+        if isinstance(inner, CrossEncoder):  # kernels are chosen at the first scores, which nobody shall wait for
             inner.text_scores([("first", "scores")], budget, self.precision)
 
     def about(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Ranker:
 
     def question(self, query: str, documents: Sequence[Any], instruction: str | None = None) -> Question:
         """Read the model's inputs from a query and documents, which are texts or objects."""
-        if instruction is not None and not isinstance(unmixed(self.model), TextScorer):
+        if instruction is not None and not isinstance(unmixed(self.model), CrossEncoder):
             raise UserError(f"instruction: {self.name} reads none; leave it out")
         texts, objects = [], []
         for i, document in enumerate(documents):

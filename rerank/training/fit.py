@@ -17,7 +17,7 @@ from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
 from rerank.models.contract import MIX, read_contract
 from rerank.models.mixed import Mixed
-from rerank.models.text.from_texts import TextScorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
 from rerank.settings.described import described
@@ -82,7 +82,7 @@ class Training:
         hint = ["instead: `rerank auto … --epochs 0` tries fusion, untrained"]
         return [
             *str(self.results).splitlines(),
-            *(hint if worse and isinstance(self.settings.model, TextScorer) else []),
+            *(hint if worse and isinstance(self.settings.model, CrossEncoder) else []),
         ]
 
     def to_dataframe(self) -> DataFrame:

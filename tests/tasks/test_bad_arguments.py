@@ -141,7 +141,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a rate in full": (lambda t: t.train(learning_rate=0.1), r"'learning_rate'.*Optimization\(encoder_lr=…, head_lr"),
     "a warm-up": (lambda t: t.train(warmup_ratio=0.1), r"no setting 'warmup_ratio'.*Optimization\(warmup=…\)"),
     "epochs": (lambda t: t.train(num_train_epochs=1), r"no setting 'num_train_epochs' \(did you mean 'epochs'"),
-    "a batch": (lambda t: t.model.predict([("a", "b")], batch_size=8), r"predict: there is no batch_size; budget="),
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
     "one text for documents": (lambda t: t.model.rank("a", "b"), r"expected documents, a list of texts"),

@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
+from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.kernels.flat import reads_flat
+from rerank.kernels.dropout import use_cheap_dropout
+from rerank.kernels.flat import reads_flat, use_flat_encoder
+from rerank.kernels.interface import use_attention
 from rerank.kernels.memory import free_memory
+from rerank.kernels.precision import Precision
 from rerank.lists.scaled import scaled
-from rerank.lists.tokens import Side, Tokens, encode, tokenise
+from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import FRESH_SEED, Inputs
-from rerank.models.contract import class_name, write_contract
-from rerank.models.text.from_texts import TextScorer
-from rerank.models.text.network import changes_itself, positions_of
-from rerank.models.text.pairs import ChunkInputs, FlatInputs, Long, PairInputs, PairTemplate, score_rows
-from rerank.models.text.part import Spec, TextPart, tokens_on_gpu
-from rerank.models.text.start import Start, spread, start_at_zero
+from rerank.models.base import FRESH_SEED, Inputs, RanksTexts, drawn_from
+from rerank.models.card import make_card, with_mix
+from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
+from rerank.models.scorer import ALONE, Scorer, score_candidates
+from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
+from rerank.models.text.network import (
+    changes_itself,
+    knows_types,
+    load_encoder,
+    positions_of,
+    read_tokenizer,
+    reads_padding,
+)
+from rerank.models.text.pairs import (
+    ChunkInputs,
+    FlatInputs,
+    Long,
+    PairInputs,
+    PairTemplate,
+    check_long,
+    mean_of_cls,
+    score_rows,
+)
+from rerank.models.text.start import DEPTH, Start, last_layer, spread, start_at_zero
+from rerank.models.weights import align, find_model
 from rerank.progress import log
-from rerank.settings.ranges import Count, Positive, Rate
+from rerank.settings.ranges import Count, Positive, Rate, check_value
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
+LARGEST_BUDGET = 1 << 16
+"""Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
 
-class CrossEncoder(TextScorer):
+PROBE = 70
+"""Tokens of the longer of two pairs that tell if padding is read: more than a window of local attention."""
+
+LONG = 800
+"""Default word pieces of a document that is read in chunks (CEDR's)."""
+
+
+class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
     """Scores a pair by the encoder's reading of ``[CLS] query [SEP] document [SEP]``.
 
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
@@ -40,10 +73,18 @@ class CrossEncoder(TextScorer):
     The last layer of a fresh head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
     ``text`` alone is what is saved and other libraries load; ``w``, trained with it, is in ``rerank.json``.
 
+    ``save_pretrained`` and ``push_to_hub`` are those of :class:`huggingface_hub.ModelHubMixin`.
+
     >>> from rerank import CrossEncoder
     >>> CrossEncoder("sentence-transformers/all-MiniLM-L6-v2", document_length=64, start="bm25")
     CrossEncoder('sentence-transformers/all-MiniLM-L6-v2', document_length=64, start='bm25')
     """
+
+    usual = 64, 256
+    """Default word pieces of a query and of a document that is cut."""
+
+    fills_positions = True
+    """Take all positions by default if the head was trained elsewhere."""
 
     def __init__(
         self,
@@ -54,7 +95,6 @@ class CrossEncoder(TextScorer):
         dropout: Rate | None = None,
         long: Long | None = None,
         start: list[str] | str | None = None,
-        start_depth: Count | None = None,
         start_weight: Positive | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
@@ -75,8 +115,6 @@ class CrossEncoder(TextScorer):
                 None takes the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
                 starts at 0, a head that was trained is kept. None takes the saved model's own, [] the text part alone.
-            start_depth: candidates of a stored list, from the top, whose mean and deviation make z; None takes the
-                saved model's own, else 100.
             start_weight: ``w`` before the first step, of all columns together. None takes the saved model's own; with a
                 head that was trained without these columns the spread of its scores within training lists; else 0.25.
 
@@ -85,20 +123,23 @@ class CrossEncoder(TextScorer):
                 cannot do what ``long`` or ``start`` ask for.
         """
         super().__init__()
-        spec = Spec(name, head, query_length, document_length, dropout, long)
-        self._make(name, TextPart(spec), Start.of(start, start_depth, start_weight, spec.contract))
-
-    def _make(self, name: str, part: TextPart, start: Start) -> None:
-        spec = part.spec
-        self.part, self.start = part, start
-        self.columns = [scaled(name, start.depth) for name in start.columns]
-        self.name, self.folder, self.long = spec.name, spec.folder, spec.long
-        self.head, self.tokenizer = part.head, part.tokenizer
-        self._started = False
+        self.folder = find_model(name)
+        self._saved = saved = read_contract(self.folder)
+        self.name: str = saved.get("name", name)
+        self.long: Long = long or saved.get("long", "truncate")
+        self.start = Start.of(start, start_weight, saved)
+        self.columns = [scaled(column, DEPTH) for column in self.start.columns]
+        self._dropout, self._started = dropout, False
+        self._open(head or saved.get("head"))
         self._begin(FRESH_SEED)
-        self.positions = spec.contract.get("positions") or positions_of(self.network.config, self.tokenizer)
-        self.room = room = self.positions - self.template.special - self._loaded.tails
-        self.query_length, self.document_length = part.lengths(room, bool(self.missing))
+        self.positions = saved.get("positions") or positions_of(self.network, self.tokenizer)
+        self.room = room = self.positions - self.template.special - self.tails
+        usual = room - self._reserved(room)
+        self.query_length: int = query_length or saved.get("query_length") or min(self.usual[0], max(1, usual // 4))
+        usual = LONG if self.long != "truncate" else usual - self.query_length
+        if self.long == "truncate" and (self.missing or not self.fills_positions):
+            usual = min(self.usual[1], usual)
+        self.document_length: int = document_length or saved.get("document_length") or usual
         needed = self.query_length + (self.document_length if self.long == "truncate" else 1)
         if min(self.query_length, self.document_length) < 1 or needed > room:
             raise UserError(
@@ -107,17 +148,67 @@ class CrossEncoder(TextScorer):
                 + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
             )
         self.alone = changes_itself(self.network.config)
-        self._encoder_prefix = f"network.{self.network.base_model_prefix}."
+
+    def _open(self, head: str | None) -> None:
+        """Read the tokenizer and the layout of the head."""
+        self.tokenizer, self._layout = read_tokenizer(self.folder), modules_of(self.folder)
+        own = self._saved.get("head", "modules" if self._layout else None)
+        self.head = head or own or "hf"
+        if self._layout and self.head != own:
+            raise UserError(f"model.head: {self.folder} has a trained head of its own; leave model.head out")
 
     def _begin(self, seed: int) -> None:
-        """Take the weights of the folder; those that it does not have are drawn."""
-        self._loaded = self.part.load(seed)
-        self.network, self.missing = self._loaded.network, self._loaded.missing
-        self.template, self.around = self._loaded.template, self._loaded.around
-        self._at_zero = bool(self.start.columns) and self.part.has_fresh_layer(self._loaded)
+        """Take the weights of the folder; those that it does not have are drawn from the seed."""
+        with drawn_from(seed):
+            self._load()
+        align(self.network)
+        self._at_zero = bool(self.start.columns) and self._has_fresh_layer()
         if self._at_zero:
             start_at_zero(self.network)
         self.start.begin()
+
+    def _load(self) -> None:
+        """Load the network, which scores rows of tokens as ``.logits``, and the template that joins pairs."""
+        self.network, self.missing = load_encoder(self.folder, self.head, self._layout, self._dropout)
+        self.template = PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
+        self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
+        self.tails = 0
+        check_long(self.long, self.network, self.head)
+        use_cheap_dropout(self.network)
+        use_attention(self.network.encoder if isinstance(self.network, ModularNetwork) else self.network)
+        use_flat_encoder(self.network)
+        self.one_length = not reads_flat(self.network) and reads_padding(self.network, self._probe())
+        if self.one_length and self.long != "truncate":
+            raise UserError(
+                f"model.long {self.long}: {self.name} reads padding, so chunks cannot be read together; choose truncate"
+            )
+        if self.one_length:
+            say_once(f"{self.name}: its scores depend on padding, so only pairs of one length are read together")
+        if self.long == "cls_mean":
+            mean_of_cls(self.network)
+
+    def _probe(self) -> dict[str, Tensor]:
+        """Return a short and a longer pair of random words, padded."""
+        rng, size = np.random.default_rng(0), min(self.network.config.vocab_size, len(self.tokenizer))
+        words = np.setdiff1d(np.arange(size), self.tokenizer.all_special_ids)
+        longest = max(2, min(PROBE, positions_of(self.network, self.tokenizer)) - self.template.special)
+        of_query = (longest - 1) // 4 + 1
+        lengths = (1, of_query), (2, longest - of_query)
+        queries, documents = ([rng.choice(words, n) for n in side] for side in lengths)
+        return self.template.join(queries, documents)
+
+    def _reserved(self, room: int) -> int:
+        """Return the tokens to leave by default for instructions of queries."""
+        return 0
+
+    def _has_fresh_layer(self) -> bool:
+        """Tell if the folder does not have the layer that makes the score."""
+        layer = last_layer(self.network)
+        return any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
+
+    def _is_drawn(self) -> bool:
+        """Tell if some weights depend on the seed."""
+        return bool(self.missing)
 
     @property
     def budget(self) -> int:
@@ -136,7 +227,7 @@ class CrossEncoder(TextScorer):
 
         A head that was trained without the columns of ``start`` gets a first stage as loud as itself.
         """
-        if self._started or (self._loaded.drawn and seed != FRESH_SEED):
+        if self._started or (self._is_drawn() and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
         if self.missing:
@@ -144,7 +235,7 @@ class CrossEncoder(TextScorer):
             log.info("%s: fresh weights, not in the folder: %s%s", self.name, ", ".join(self.missing[:8]), more)
         decided = self.start.saved is not None or self.start.weight is not None
         if self.start.columns and not (decided or self._at_zero):
-            apart = spread(self, self.text_inputs, train, self.start.depth, seed)
+            apart = spread(self, self.text_inputs, train, seed)
             log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, apart)
             self.start.share(apart)
 
@@ -160,23 +251,46 @@ class CrossEncoder(TextScorer):
             raise UserError(f"{folder}: has no trained head ({', '.join(model.missing[:4])} missing); train it first")
         return model
 
+    @classmethod
+    def from_pretrained(  # the mixin would take arguments of the class from config.json
+        cls, pretrained_model_name_or_path: str | Path, **options: Any
+    ) -> Self:
+        """Load a model from a folder or the Hugging Face hub; options are those of the class."""
+        return cls(str(pretrained_model_name_or_path), **options)
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        self.save(save_directory)
+        self._hub_mixin_config = None  # an adapter has no config.json, and the mixin must not make one up
+
+    def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
+        """Return the card of the folder that the model was loaded from, or a new one without results."""
+        if (self.folder / CONTRACT).is_file() and (self.folder / CARD).is_file():
+            return ModelCard(with_mix((self.folder / CARD).read_text(encoding="utf-8"), None))
+        return make_card(self.contract(), Path(self.name).name, base=self.folder)
+
     def contract(self) -> dict[str, Any]:
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
-        says_less = self.part.elsewhere or "positions" in self.part.spec.contract  # its tokenizer, that is
-        contract |= {"positions": self.positions} if says_less else {}
-        return contract | self.start.contract() | self.part.contract()
+        if self._saves_total or "positions" in self._saved:  # its tokenizer does not say it
+            contract["positions"] = self.positions
+        return contract | self.start.contract()
 
     @property
     def total(self) -> int:
         """Tokens of the longest pair: where other libraries cut, which know no length of either side."""
         return self.query_length + self.document_length + self.template.special
 
+    @property
+    def _saves_total(self) -> bool:
+        """Tell if the tokenizer is saved with :attr:`total` as its limit."""
+        return self.long == "truncate"
+
     def logged(self) -> dict[str, Any]:
         return {"start": self.start.by_column()} if self.start.columns else {}
 
     def head_parameters(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if not name.startswith(self._encoder_prefix)}
+        encoder = f"network.{self.network.base_model_prefix}."
+        return {name for name, _ in self.named_parameters() if not name.startswith(encoder)}
 
     def check(self, lists: Lists) -> None:
         self.start.check(lists)
@@ -204,6 +318,7 @@ class CrossEncoder(TextScorer):
     def pair_inputs(
         self, queries: Sequence[str], documents: Sequence[str], instructions: Sequence[str | None] = ()
     ) -> Inputs:
+        """Prepare the inputs of pairs of texts, each with its instruction, if any."""
         sides = (self.query_length, self.around[0], queries), (self.document_length, self.around[1], documents)
         tokens = [encode(self.tokenizer, Side(length, *around), texts)[0] for length, around, texts in sides]
         rows = np.arange(len(queries))
@@ -217,13 +332,14 @@ class CrossEncoder(TextScorer):
         each = [templates[text] if text else self.template for text in instructions] if templates else None
         pairs = tokens, query, document, self.template, each
         if self.long == "truncate":
-            inputs = PairInputs(*pairs, one_length=self._loaded.one_length)
+            inputs = PairInputs(*pairs, one_length=self.one_length)
         else:
             inputs = ChunkInputs(*pairs, capacity=self.room - self.query_length, only_first=self.long == "first")
         return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
 
     def _instructed(self, instruction: str) -> PairTemplate:
-        template = self.part.instructed(instruction)
+        """Return how a pair with an instruction is joined."""
+        template = self._template_with(instruction)
         document = self.document_length if self.long == "truncate" else 1
         if (more := template.special - self.template.special) > self.room - self.query_length - document:
             raise UserError(
@@ -231,6 +347,11 @@ class CrossEncoder(TextScorer):
                 f"room; set a model.document_length below {self.document_length}"
             )
         return template
+
+    def _template_with(self, instruction: str) -> PairTemplate:
+        raise UserError(
+            f"instruction: {self.name} has no place for one, since it reads no template; leave the instruction out"
+        )
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         return score_rows(self.network, batch, self.long)
@@ -241,16 +362,110 @@ class CrossEncoder(TextScorer):
         """``w · z + text`` in float32: ``[n]`` scores of the text part, ``[n, C]`` z."""
         return scores.float() + self.start(beside)
 
+    def predict(
+        self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, instruction: str | None = None
+    ) -> Array:
+        """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
+
+        (On a GPU, and in bf16, to rounding: products of other sizes add up in another order.)
+
+        Args:
+            pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
+            budget: padded tokens per forward pass; None for what suits the machine.
+            instruction: what the model is told to look for, if its template has a place for it; None for its own. Lists
+                have an instruction for each query.
+
+        Returns:
+            ``[n]`` float32.
+
+        Raises:
+            UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
+        """
+        if isinstance(pairs, Lists):
+            if instruction:
+                raise UserError("instruction: is for pairs; give lists a column instruction")
+            return super().predict(pairs, budget)
+        if self.start.columns:
+            raise UserError(
+                f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
+                "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
+            )
+        return self.text_scores(pairs, budget, instructions=instruction)
+
+    def text_scores(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        budget: int | None = None,
+        precision: Precision = "auto",
+        instructions: str | Sequence[str | None] | None = None,
+    ) -> Array:
+        """Raw scores of text pairs, ``[n]`` float32, by the text part alone; see :meth:`predict`.
+
+        ``instructions`` are those of each pair, or one for all.
+        """
+        check_value("budget", budget, Count | None)
+        queries, documents = _sides(pairs)
+        self.warn_if_untrained()
+        with ALONE:
+            each = [instructions] * len(queries) if isinstance(instructions, str) else instructions or ()
+            inputs, rows = self.pair_inputs(queries, documents, each), np.arange(len(queries))
+            return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
+
+    def scores_of(
+        self,
+        query: str,
+        documents: Sequence[str],
+        columns: Mapping[str, Sequence[float] | Array] | None = None,
+        instruction: str | None = None,
+    ) -> Array:
+        """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
+        if columns and not self.start.columns:
+            raise UserError(f"columns: {self.name} starts from none; leave them out")
+        scores = self.text_scores([(query, document) for document in documents], instructions=instruction)
+        return self.add_start(scores, columns or {}) if self.start.columns else scores
+
+    def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
+        """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
+        with torch.inference_mode():
+            z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
+            return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
+
     def save(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
 
         For these the tokenizer is saved with :attr:`total` as its ``model_max_length``.
         """
         folder = Path(folder)
-        self.part.save(self.network, folder)
+        self._save_network(folder)
         before = self.tokenizer.model_max_length
-        if self.part.elsewhere:
+        if self._saves_total:
             self.tokenizer.model_max_length = self.total
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
         write_contract(folder, {**self.contract(), **self.remembered})
+
+    def _save_network(self, folder: Path) -> None:
+        self.network.save_pretrained(folder, safe_serialization=True)
+
+
+def tokens_on_gpu(free: int | None, config: Any) -> int:
+    """Tokens that a forward pass without a graph has room for on a GPU: a power of two from 8,192 to 65,536.
+
+    A token takes about 30 bytes for each number of its state while a layer with four times as wide a middle computes
+    in half precision (the state twice, in float32 and cast, queries, keys, values, the middle before and after its
+    activation); 64 leave room for what is kept beside.
+    """
+    each = 64 * config.hidden_size
+    return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
+
+
+def _sides(pairs: Any) -> tuple[list[str], list[str]]:
+    if isinstance(pairs, str) or not isinstance(pairs, Iterable):
+        raise UserError(f"predict: expected (query, document) pairs or lists, not {reprlib.repr(pairs)}")
+    queries, documents = [], []
+    for number, pair in enumerate(pairs):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise UserError(f"predict: pair {number}: expected (query, document), two texts, not {reprlib.repr(pair)}")
+        queries.append(pair[0])
+        documents.append(pair[1])
+    return queries, documents

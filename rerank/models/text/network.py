@@ -30,14 +30,6 @@ LAYERS = ("num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_
 UNREAD = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "._weight")
 """Ends of names that files have and encoders do not: constants of older versions, DeBERTa's second embeddings."""
 
-FROM_PADDING = frozenset(
-    [
-        *("camembert", "data2vec-text", "esm", "ibert", "layoutlmv3", "longformer", "luke", "markuplm", "mpnet"),
-        *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
-    ]
-)
-"""Architectures that count positions from behind the padding's, so that RoBERTa's 514 positions hold 512 tokens."""
-
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
@@ -202,12 +194,17 @@ def _no_pooler(config: Any) -> dict[str, Any]:
     return {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
 
 
-def positions_of(config: Any, tokenizer: Any) -> int:
-    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows."""
-    positions = getattr(config, "max_position_embeddings", None) or 10**9
+def positions_of(network: Any, tokenizer: Any) -> int:
+    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows.
+
+    RoBERTa and its kin count positions from behind the padding's, so that 514 of them hold 512 tokens.
+    """
+    positions = getattr(network.config, "max_position_embeddings", None) or 10**9
     positions = positions if positions > 0 else 10**9  # XLNet says -1
-    if config.model_type in FROM_PADDING:
-        positions -= (config.pad_token_id or 0) + 1
+    for name, module in network.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            positions -= module.padding_idx + 1
+            break
     return min(positions, tokenizer.model_max_length)
 
 

@@ -24,7 +24,7 @@ from rerank.models.scorer import Scorer, score_candidates
 from rerank.storage.arrow import Array
 
 DEPTH = 100
-"""Default number of candidates of a list whose mean and deviation make z."""
+"""Candidates of a stored list, from the top, whose mean and deviation make z."""
 
 WEIGHT = 0.25
 """The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1
@@ -42,32 +42,26 @@ class Start(nn.Module):
         saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
     """
 
-    def __init__(
-        self, columns: Sequence[str], depth: int = DEPTH, weight: float | None = None, saved: list[float] | None = None
-    ) -> None:
+    def __init__(self, columns: Sequence[str], weight: float | None = None, saved: list[float] | None = None) -> None:
         super().__init__()
         if len(set(columns)) < len(columns):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
-        self.columns, self.depth, self.weight, self.saved = list(columns), depth, weight, saved
+        self.columns, self.weight, self.saved = list(columns), weight, saved
         zeros = torch.zeros(len(columns))
         self.weights = nn.Parameter(zeros) if columns else zeros
         self.begin()
 
     @classmethod
-    def of(
-        cls, columns: list[str] | str | None, depth: int | None, weight: float | None, contract: Mapping[str, Any]
-    ) -> Start:
-        """What is given, else what a contract says; see :class:`rerank.models.text.cross_encoder.CrossEncoder`."""
+    def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Start:
+        """Take columns and weight as given, else from a contract; see :class:`rerank.CrossEncoder`."""
         before = contract.get("start", {})
         chosen = [columns] if isinstance(columns, str) else before.get("columns") if columns is None else columns
         if not chosen:
-            if depth is not None or weight is not None:
-                key = "start_weight" if depth is None else "start_depth"
-                raise UserError(f"model.{key}: has no effect without model.start; name the columns there")
+            if weight is not None:
+                raise UserError("model.start_weight: has no effect without model.start; name the columns there")
             return cls([])
-        depth = depth if depth is not None else before.get("depth", DEPTH)
-        same = weight is None and (before.get("columns"), before.get("depth")) == (list(chosen), depth)
-        return cls(chosen, depth, weight, before["weights"] if same else None)
+        same = weight is None and before.get("columns") == list(chosen)
+        return cls(chosen, weight, before["weights"] if same else None)
 
     def begin(self) -> None:
         if self.saved is not None:
@@ -91,7 +85,7 @@ class Start(nn.Module):
         return dict(zip(self.columns, self.weights.tolist(), strict=True))
 
     def contract(self) -> dict[str, Any]:
-        start = {"columns": self.columns, "depth": self.depth, "weights": self.weights.tolist()}
+        start = {"columns": self.columns, "weights": self.weights.tolist()}
         return {"start": start} if self.columns else {}
 
     def check(self, lists: Lists) -> None:
@@ -106,14 +100,14 @@ class Start(nn.Module):
 
     def of_lists(self, lists: Lists, rows: Array) -> Tensor:
         """The z of candidates of a store, ``[n, C]``."""
-        z = [lists.store.scaled(name, self.depth, rows) for name in self.columns]
+        z = [lists.store.scaled(name, DEPTH, rows) for name in self.columns]
         return torch.from_numpy(np.stack(z, axis=1))
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
         """The z of the candidates of one list whose columns are given, ``[n, C]``."""
         given = [given_column(columns, name, count, "the model starts from") for name in self.columns]
         offsets, added = np.array([0, count]), np.zeros(count, dtype=bool)
-        z = [z_scores(values, offsets, added, self.depth) for values in given]
+        z = [z_scores(values, offsets, added, DEPTH) for values in given]
         return torch.from_numpy(np.stack(z, axis=1))
 
 
@@ -135,10 +129,10 @@ def start_at_zero(network: Any) -> None:
         nn.init.zeros_(layer.bias)
 
 
-def spread(model: Scorer, text: Callable[[Lists], Inputs], lists: Lists, depth: int, seed: int) -> float:
-    """How far the text part's scores are apart within lists: the root of their mean variance."""
+def spread(model: Scorer, text: Callable[[Lists], Inputs], lists: Lists, seed: int) -> float:
+    """Compute the spread of the text part's scores within lists: the root of their mean variance."""
     order = np.random.default_rng(seed).permutation(np.flatnonzero(lists.lengths > 1))[: SAMPLE[0]]
-    chosen = lists.select(np.sort(order)).top(depth)
+    chosen = lists.select(np.sort(order)).top(DEPTH)
     rows = [
         first + np.unique(np.linspace(0, length - 1, SAMPLE[1]).astype(np.int64))
         for first, length in zip(chosen.starts, chosen.lengths, strict=True)

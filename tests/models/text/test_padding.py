@@ -53,5 +53,5 @@ def test_pairs_of_one_length_are_scored_together_when_padding_is_read(kind: str,
 
 
 def test_pairs_of_other_lengths_are_scored_together_when_padding_is_masked(tmp_path: Path) -> None:
-    assert not CrossEncoder(str(make("distilbert", tmp_path / "a")))._loaded.one_length
-    assert not CrossEncoder(str(make("bert", tmp_path / "b")))._loaded.one_length
+    assert not CrossEncoder(str(make("distilbert", tmp_path / "a"))).one_length
+    assert not CrossEncoder(str(make("bert", tmp_path / "b"))).one_length

@@ -70,11 +70,11 @@ def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
 def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
     """Of two columns, and by every way to ask for it."""
     lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
-    model = trained(start(tiny_model, start=["bm25", "other"], start_depth=5))
+    model = trained(start(tiny_model, start=["bm25", "other"]))
     assert model.start.weights.tolist() == [0.125, 0.125]
     model.start.set([2.0, 0.25])
     text = score_lists(model, model.text_inputs(lists), lists, precision="fp32")
-    z = [lists.store.scaled(name, 5) for name in ("bm25", "other")]
+    z = [lists.store.scaled(name, 100) for name in ("bm25", "other")]
     expected = text + 2 * z[0] + z[1] / 4
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -88,20 +88,20 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
 
 
 def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
-    model = trained(start(tiny_model, start_depth=7))
+    model = trained(start(tiny_model))
     model.start.set([1 / 3])
     model.save(tmp_path / "saved")
     again = load_model(tmp_path / "saved")
     assert isinstance(again, CrossEncoder)
     assert again.contract() == model.contract()
-    assert again.columns == model.columns == ["bm25:z7"]
+    assert again.columns == model.columns == ["bm25:z100"]
     assert again.start.by_column() == model.start.by_column()
     np.testing.assert_allclose(again.predict(lists), model.predict(lists), atol=1e-6)
     text = CrossEncoder(str(tmp_path / "saved"), start=[])
     assert "start" not in text.contract() and not text.columns
     scores = score_lists(text, text.inputs(lists), lists, precision="fp32")
     whole = score_lists(again, again.inputs(lists), lists, precision="fp32")
-    np.testing.assert_allclose(scores + np.float32(1 / 3) * lists.store.scaled("bm25", 7), whole, atol=1e-6)
+    np.testing.assert_allclose(scores + np.float32(1 / 3) * lists.store.scaled("bm25", 100), whole, atol=1e-6)
 
 
 def test_a_head_that_was_trained_is_kept_and_the_first_stage_is_as_loud(
@@ -165,7 +165,6 @@ def test_what_is_refused(tiny_model: Path, lists: Lists) -> None:
         (lambda: start(tiny_model, start="bm52").inputs(lists), r"starts from column bm52.*did you mean .?bm25"),
         (lambda: start(tiny_model, start=["bm25", "bm25"]), "each once, not bm25, bm25"),
         (lambda: start(tiny_model, start=[], start_weight=1.0), r"start_weight: has no effect without model\.start"),
-        (lambda: start(tiny_model, start=None, start_depth=5), r"start_depth: has no effect without model\.start"),
     ]
     for work, match in cases:
         with pytest.raises(UserError, match=match):
