@@ -73,7 +73,7 @@ def experiment(argv: Sequence[str]) -> int:
     print(text(found.summary, bold=sys.stdout.isatty()), end="")
     for line in beside_sentences(found.summary):
         print(line)
-    files = ["results.json", "results.parquet", "points.parquet", "queries.parquet", "table.md", "table.tex"]
+    files = ["results.json", "queries.parquet", "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join(files))
     if found.failures:
         log.warning("%d cells failed; run again to try them again", len(found.failures))

@@ -27,7 +27,7 @@ NUMBERS = {"int": "N", "float": "X"}
 
 OWNED = {
     "fingerprint.json": "config.yaml environment.json fingerprint.json log.txt metrics.jsonl results.json test.trec",
-    "cells": "log.txt points.parquet queries.parquet results.json results.parquet table.md table.tex",
+    "cells": "log.txt queries.parquet results.json table.md table.tex",
     "rerank.json": "",
 }
 """Files of a run, an experiment and a model (all), by a file or folder that tells one."""

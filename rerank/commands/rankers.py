@@ -96,7 +96,7 @@ def evaluate(
         json: file for all results at full precision.
         table: files for the table (.md, .tex, .csv or .txt).
         per_query: file for the values per query (.tsv, .csv or .jsonl).
-        html: file for a report: tables, differences per query, rankings side by side, precision and recall.
+        html: file for a report: tables, differences per query, rankings side by side.
         lists: lists folder with texts for the report to show.
         asked: what :func:`rerank.evaluate` takes.
     """

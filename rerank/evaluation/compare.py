@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.significance import Correction, Test, cohens_d, correct, differences, p_value, wins_ties_losses
-from rerank.evaluation.table import Difference, Part, Table, Unjudged
+from rerank.evaluation.table import Difference, Part, Table
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -53,7 +54,7 @@ def compare(
     tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
     cells = [(name, measure) for name in tables if name != baseline for measure in tested] if baseline else []
     compared: dict[tuple[str, str], Difference] = {}
-    for name, measure in tqdm(cells, desc="significance", disable=None, delay=2, leave=False):
+    for name, measure in cells:
         difference = differences(tables[name][measure], tables[str(baseline)][measure])
         compared[name, measure] = Difference(
             *mean_and_interval(difference),
@@ -100,7 +101,7 @@ def compare_runs(
     for name, form in tqdm(forms.items(), desc="runs", disable=None, delay=2, leave=False):
         run, ties[name] = ranking(form, name, judgments, lists, source)
         tables[name] = evaluator(run, _label(form, name))
-        unjudged[name] = {depth: count_unjudged(run, judgments, depth) for depth in depths}
+        unjudged[name] = {depth: unjudged_share(run, judgments, depth) for depth in depths}
     table = compare(tables, baseline, tests, correction)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
     parts: tuple[Part, ...] = ()
@@ -178,10 +179,10 @@ def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
     return ordered, ties
 
 
-def count_unjudged(run: Run, qrels: Qrels, depth: int) -> Unjudged:
-    """Count documents without a judgment in the top of each ranking, over the queries of the qrels."""
+def unjudged_share(run: Run, qrels: Qrels, depth: int) -> float:
+    """Compute the share of documents without a judgment in the top of each ranking, over the queries of the qrels."""
     top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
-    return Unjudged(top.count(False), len(top))
+    return top.count(False) / len(top) if top else float("nan")
 
 
 def _of_lists(form: Any, lists: Lists) -> bool:
@@ -195,12 +196,12 @@ def _of_lists(form: Any, lists: Lists) -> bool:
 
 def is_one_run(given: Any) -> bool:
     """Return True for a run, and False for runs by name or a sequence of files."""
-    if isinstance(given, Mapping) and not isinstance(given, RunTable):
-        ranking = next((one for one in given.values() if isinstance(one, Mapping | list | tuple) and len(one)), None)
-        if isinstance(ranking, Mapping):
-            return isinstance(next(iter(ranking.values())), Real)
-        return ranking is not None and isinstance(ranking[0], list | tuple) and len(ranking[0]) == 2
-    return given is not None and not isinstance(given, list | tuple)
+    if not isinstance(given, Mapping) or isinstance(given, RunTable):
+        return given is not None and not isinstance(given, list | tuple)
+    ranking = next((one for one in given.values() if isinstance(one, Mapping | list | tuple) and len(one)), None)
+    if isinstance(ranking, Mapping):
+        return isinstance(next(iter(ranking.values())), Real)
+    return ranking is not None and isinstance(ranking[0], list | tuple) and len(ranking[0]) == 2
 
 
 def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
@@ -214,11 +215,9 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
         return {str(name): form for name, form in runs.items()}
     if not isinstance(runs, Sequence) or not all(isinstance(run, str | Path) for run in runs):
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
-    words = list(map(str, runs))
-    stems = Counter(_stem(word) for word in words)
+    stems = Counter(_stem(str(run)) for run in runs)
     named: dict[str, Any] = {}
-    for word in words:
-        name, form = _name_run(word, lists, stems)
+    for name, form in (_name_run(str(run), lists, stems) for run in runs):
         if name in named:
             raise UserError(f"{form}: there is a run called {name!r} already; write NAME={form}")
         named[name] = form
@@ -243,10 +242,7 @@ def _name_run(word: str, lists: Lists | None, stems: Mapping[str, int]) -> tuple
 
 
 def _stem(path: str) -> str:
-    name = plain_name(Path(path)).name
-    for suffix in (".trec", ".run", ".txt", ".tsv", ".json", ".jsonl", ".parquet"):
-        name = name.removesuffix(suffix)
-    return name or Path(path).name
+    return re.sub(r"\.(trec|run|txt|tsv|jsonl?|parquet)$", "", plain_name(Path(path)).name) or Path(path).name
 
 
 def _with_baseline(

@@ -21,59 +21,45 @@ REPORT_SUFFIXES = (".html", ".htm")
 
 
 def to_json(table: Table) -> str:
-    """Return everything but the per-query values as JSON; NaN is null."""
-    runs = {
-        name: {
-            "path": table.paths.get(name),
-            "missing_queries": scored.missing,
-            "measures": scored.mean,
-            "unjudged": {str(depth): asdict(top) for depth, top in table.unjudged.get(name, {}).items()},
-        }
-        for name, scored in table.tables.items()
-    }
-    lacking = dict(zip(table.measures, table.first.without_relevant.sum(axis=1).tolist(), strict=True))
+    """Return everything but the per-query values as JSON, in ``rows`` those of :meth:`Table.to_dataframe`.
+
+    NaN is null.
+    """
     content = {
         "qrels": table.qrels or None,
         "queries": len(table.first.queries),
         "empty": table.first.empty,
-        "queries_without_relevant": lacking,
+        "queries_without_relevant": table.first.lacking,
         "caption": " ".join(table.caption()),
-        "runs": runs,
+        "paths": table.paths,
+        "missing_queries": {name: scored.missing for name, scored in table.tables.items()},
+        "unjudged": table.unjudged,
         "baseline": table.baseline,
         "tests": table.tests,
         "correction": table.correction,
-        "comparisons": dict.fromkeys(table.tests, table.comparisons),
+        "comparisons": table.comparisons,
         "level": LEVEL,
         "seed": SEED,
-        "differences": [{"run": run, "measure": of} | asdict(one) for (run, of), one in table.differences.items()],
+        "rows": table.to_dataframe().to_dict("records"),
         "parts": list(map(asdict, table.parts)),
     }
-    return json.dumps(_without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """Replace numbers that are not finite with None, at any depth."""
     if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
+        return {key: without_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return list(map(_without_nan, value))
-    return finite(value) if isinstance(value, float) else value
-
-
-def finite(value: float | None) -> float | None:
-    """Return a number, or None if it is not finite."""
-    return float(value) if value is not None and math.isfinite(value) else None
+        return list(map(without_nan, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_csv(table: Table) -> str:
     """Return a line per run and measure, see :meth:`Table.to_dataframe`, and per share of unjudged documents."""
-    count = len(table.first.queries)
-    unjudged = [
-        {"run": name, "measure": f"unjudged@{depth}", "mean": top.share, "queries": count}
-        for name, tops in table.unjudged.items()
-        for depth, top in tops.items()
-    ]
-    text: str = pd.concat([table.to_dataframe(), pd.DataFrame(unjudged)]).to_csv(index=False)
+    rows = [(name, f"unjudged@{k}", share) for name, shares in table.unjudged.items() for k, share in shares.items()]
+    unjudged = pd.DataFrame(rows, columns=["run", "measure", "mean"]).assign(queries=len(table.first.queries))
+    text: str = pd.concat([table.to_dataframe(), unjudged]).to_csv(index=False)
     return text
 
 
@@ -114,6 +100,6 @@ def write_per_query(table: Table, path: str | Path) -> None:
     with atomic_write(path) as file:
         if suffix == ".jsonl":
             for row in frame.to_dict("records"):
-                file.write(json.dumps(_without_nan(row), ensure_ascii=False) + "\n")
+                file.write(json.dumps(without_nan(row), ensure_ascii=False) + "\n")
         else:
             frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 
 import ir_measures
 from ir_measures import Measure
-from ir_measures.measures import ParamInfo, registry
+from ir_measures.measures import registry
 
 from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
 from rerank.measures.names import ALIASES, read_name
-
-_TREC_EVAL_NAME = re.compile(
-    r"(ndcg_cut|map_cut|P|recall|success|iprec_at_recall)_[\d.]+|recip_rank|num_(q|rel|ret|rel_ret)"
-)
 
 LIMITS: dict[str, tuple[float, float]] = {
     "cutoff": (1, 1_000_000_000),
@@ -28,56 +24,36 @@ LIMITS: dict[str, tuple[float, float]] = {
     "p": (0, 1),
     "recall": (0, 1),
 }
-"""The least and the largest that parameters of measures take; relevance below 1 would make of unjudged documents
-relevant ones, and trec_eval's numbers end: it keeps a count for every grade up to the largest."""
+"""Lowest and highest values of parameters. With ``rel`` below 1 unjudged documents would be relevant, and trec_eval
+keeps a count for every grade up to the largest."""
 
 
 def parse_measures(text: str | Measure | Sequence[str | Measure]) -> list[Measure]:
-    """Measures in order, each once, of strings with spaces or commas between them, ir-measures' objects, or several."""
+    """Parse strings of measures with spaces or commas between them, ir-measures' objects, or several of these.
+
+    Returns:
+        The measures in their order, each once.
+    """
     parts = [text] if isinstance(text, str | Measure) or not isinstance(text, Sequence) else list(text)
     if wrong := [part for part in parts if not isinstance(part, str | Measure)]:
         raise UserError(f"measures: expected names such as 'nDCG@10 AP', not {wrong[0]!r}")
-    found: list[Measure] = []
+    measures: list[Measure] = []
     for part in parts:
-        found += [part] if isinstance(part, Measure) else [_parse(word) for word in _words(part)]
-    if not found:
+        words = [part] if isinstance(part, Measure) else re.findall(r"(?:\([^)]*\)?|[^\s,(])+", part)
+        measures += [word if isinstance(word, Measure) else _parse(word) for word in words]
+    if not measures:
         raise UserError("no measure given; write for example 'nDCG@10 AP RR@10'")
-    for measure in found:
+    for measure in measures:
         _check(measure)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(measures))
 
 
 def parse_measure(text: str | Measure, key: str) -> Measure:
-    """The one measure that a setting takes."""
+    """Parse the one measure that a setting takes."""
     first, *others = parse_measures(text)
     if others:
         raise UserError(f"{key}: takes one measure, not {' '.join(map(str, [first, *others]))}")
     return first
-
-
-def _words(text: str) -> Iterator[str]:
-    """The words between spaces and commas that are not inside quotes or brackets."""
-    word = ""
-    closing: list[str] = []  # what would close the open quote or brackets, innermost last
-    for character in text:
-        if closing and character == closing[-1]:
-            closing.pop()
-        elif closing and closing[-1] in "'\"":
-            pass
-        elif character in "'\"":
-            closing.append(character)
-        elif character in "([{":
-            closing.append(")]}"["([{".index(character)])
-        elif not closing and (character == "," or character.isspace()):
-            if word:
-                yield word
-            word = ""
-            continue
-        word += character
-    if closing:
-        raise UserError(f"measures {text!r}: {closing[-1]!r} is missing")
-    if word:
-        yield word
 
 
 def _parse(word: str) -> Measure:
@@ -100,30 +76,27 @@ def _parse(word: str) -> Measure:
 
 
 def _suggestion(name: str) -> str:
-    """The name that may be meant: trec_eval's name for it, or one spelt alike, whatever the case."""
-    if _TREC_EVAL_NAME.fullmatch(name):
+    """Suggest the measure of trec_eval's name, of a name without its @, or of a similar one."""
+    with suppress(ValueError, KeyError, NameError):
         return f" (did you mean {str(ir_measures.parse_trec_measure(name)[0])!r}?)"
-    if (cut := re.fullmatch(r"([A-Za-z]+)_?(\d+)", name)) and cut[1].lower() in {known.lower() for known in registry}:
-        proper = next(known for known in registry if known.lower() == cut[1].lower())
-        return f" (did you mean '{proper}@{cut[2]}'?)"
-    lowered = ALIASES | {known.lower(): known for known in registry}
-    alike = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.7)
-    return f" (did you mean {str(registry[lowered[alike[0]]])!r}?)" if alike else ""
+    stem, cutoff = re.fullmatch(r"(.*?)_?(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    suggested = nearest(stem, registry)
+    return suggested.replace("'?)", f"@{cutoff}'?)") if cutoff else suggested
 
 
 def _check(measure: Measure) -> None:
     for key, info in measure.SUPPORTED_PARAMS.items():
-        if key in measure.params and not info.validate(measure.params[key]):
-            raise UserError(f"measure {measure}: {key} must be {_expected(info)}, not {measure.params[key]!r}")
-        if key not in measure.params and info.required:
+        if info.required and key not in measure.params:
             how = f"{measure}@10" if key == measure.AT_PARAM else f"{measure.NAME}({key}=...)"
             raise UserError(f"measure {measure}: needs {key}; write for example {how}")
+    try:
+        measure.validate_params()
+    except AssertionError as error:
+        raise UserError(f"measure {measure}: {error}") from error
     for key, (least, most) in LIMITS.items():
         value = measure.params.get(key, least)
         if isinstance(value, bool) or not least <= value <= most:
-            name = "the cut-off" if key == "cutoff" else key
-            most_of_all = f" and at most {most:,}" if most < math.inf else ""
-            raise UserError(f"measure {measure}: {name} must be at least {least}{most_of_all}, not {value}")
+            raise UserError(f"measure {measure}: {key} must be from {least:g} to {most:g}, not {value}")
     for gain in [number for pair in measure.params.get("gains", {}).items() for number in pair]:
         if type(gain) is not int or abs(gain) > HIGHEST:
             raise UserError(f"measure {measure.NAME}: gains are whole numbers up to {HIGHEST:,}, not {gain!r:.40}")
@@ -131,10 +104,3 @@ def _check(measure: Measure) -> None:
     if not any(provider.is_available() for provider in able):
         missing = "; ".join(provider.install_instructions() for provider in able) or "remove or change its parameters"
         raise UserError(f"measure {measure}: nothing installed computes it; {missing}")
-
-
-def _expected(info: ParamInfo) -> str:
-    if isinstance(info.choices, list):
-        return "one of " + ", ".join(map(repr, info.choices))
-    words = {int: "a whole number", float: "a number", bool: "True or False", dict: "a dictionary"}
-    return words.get(info.dtype, "text")

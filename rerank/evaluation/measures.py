@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -67,6 +67,11 @@ class PerQuery:
 
     def _repr_html_(self) -> str:
         return shown(repr(self), self.to_dataframe())
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """Numbers of queries without documents that are relevant, by measure."""
+        return dict(zip(map(str, self.measures), self.without_relevant.sum(axis=1).tolist(), strict=True))
 
     @property
     def mean(self) -> dict[str, float]:
@@ -190,13 +195,13 @@ def check_overlap(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name:
         )
 
 
-def _example(ids: Sequence[str] | Mapping[str, object]) -> str:
+def _example(ids: Iterable[str]) -> str:
     first = next(iter(ids), None)
     return "there is none" if first is None else f"such as {first!r}"
 
 
-def _ids(ranking: Ranking) -> Sequence[str]:
-    return list(ranking) if isinstance(ranking, Mapping) else [document for document, _ in ranking]
+def _ids(ranking: Ranking) -> Iterable[str]:
+    return ranking if isinstance(ranking, Mapping) else [document for document, _ in ranking]
 
 
 def _decreasing(ranking: Ranking, query: str, name: str) -> dict[str, float]:

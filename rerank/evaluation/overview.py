@@ -37,21 +37,16 @@ class Overview:
         systems: a row per column of scores and one for the best possible order: ``candidates``, ``queries``, and the
             means of the measures, if there are judgments.
         depths: a row per depth of reranking: ``recall`` and the main measure of the best possible order.
-        missed: share of the relevant documents that are not candidates, averaged over the queries that have some.
-        best: values of the best possible order.
+        best: values of the best possible order; None without judgments.
     """
 
     lists: Lists
     systems: DataFrame
     depths: DataFrame
-    missed: float
     best: PerQuery | None
 
     def __str__(self) -> str:
-        shares = self.systems["candidates"] / max(self.lists.size, 1)
-        counts = [f"{n:.0f} ({share:.0%})" for n, share in zip(self.systems["candidates"], shares, strict=True)]
-        blocks = [_text(self.systems.assign(candidates=counts))]
-        blocks += [_text(self.depths)] if len(self.depths) else []
+        blocks = [_text(self.systems), *([_text(self.depths)] if len(self.depths) else [])]
         notes = [line for sentence in self._notes() for line in textwrap.wrap(sentence, screen())]
         return "\n".join([*self._sizes(), "", *(f"{block}\n" for block in blocks), *notes])
 
@@ -74,8 +69,6 @@ class Overview:
         if self.best is None:
             yield "There are no judgments, so nothing can be measured; `rerank retrieve --qrels` stores some."
             return
-        if not np.isnan(self.missed):
-            yield f"{self.missed:.1%} of the relevant documents are not candidates (mean over queries with some)."
         if self.lists.size and (self.lists.grades > 0).all():
             yield "Every candidate has a grade above 0, so any order is perfect to AP and RR; not relevant is 0."
         yield f"{queries_sentence(self.best)} Ties as in trec_eval: by document id."
@@ -89,28 +82,25 @@ def overview(lists: Lists, measures: str | None = None) -> Overview:
         measures: measures, the main one first; by default nDCG@10, AP, and recall at 10, 100 and the lists' depth.
     """
     deepest = int(lists.lengths.max(initial=0))
-    chosen = parse_measures(measures or " ".join(dict.fromkeys(["nDCG@10 AP R@10 R@100", f"R@{max(deepest, 1)}"])))
+    chosen = parse_measures(measures or f"nDCG@10 AP R@10 R@100 R@{max(deepest, 1)}")
     names = [name for column in lists.store.numbers_by_column().values() if len(column) < WIDE for name in column]
     rows = {}
     for name in tqdm(names, desc="systems", disable=None, delay=2):
         known = ~np.isnan(lists.column(name))
-        by_list = np.diff(np.concatenate([[0], np.cumsum(known)])[lists.offsets])
-        found = _measured(lists, [Judged @ 10, *chosen], lambda some, name=name: name)  # type: ignore[misc]
-        counts = {"candidates": known.sum(), "queries": np.count_nonzero(by_list)}
-        rows[f"{name} (order)" if name == lists.store.order else name] = counts | (found.mean if found else {})
+        queries = len(np.unique(np.repeat(np.arange(len(lists)), lists.lengths)[known]))
+        measured = _measured(lists, [Judged @ 10, *chosen], lambda some, name=name: name)  # type: ignore[misc]
+        counts = {"candidates": known.sum(), "queries": queries}
+        rows[f"{name} (order)" if name == lists.store.order else name] = counts | (measured.mean if measured else {})
     if best := _measured(lists, [Judged @ 10, *chosen], _by_grade):
         rows[BEST] = {"candidates": lists.size, "queries": np.count_nonzero(lists.lengths)} | best.mean
     steps = DEPTHS if lists.store.order else ()  # without a first stage, no candidates come first
-    depths, missed = [], float("nan")
+    depths = []
     for depth in [*(depth for depth in steps if depth < deepest), deepest] if best and deepest else []:
-        top = _measured(lists.top(depth), [chosen[0], R @ depth], _by_grade)
-        assert top is not None
-        found_by_query = top.values[1][~top.without_relevant[1]]
-        missed = 1 - float(found_by_query.mean()) if len(found_by_query) else missed
-        depths.append([depth, top.mean[f"R@{depth}"], top.mean[str(chosen[0])]])
+        top = _measured(lists.top(depth), [R @ depth, chosen[0]], _by_grade)
+        depths.append([depth, *(top.mean.values() if top else ())])
     systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
     reached = DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"])
-    return Overview(lists, systems, reached, missed, best)
+    return Overview(lists, systems, reached, best)
 
 
 def _by_grade(lists: Lists) -> Array:
@@ -127,7 +117,7 @@ def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists
 
 
 def _text(frame: DataFrame) -> str:
-    forms = {"Judged@10": "{:.0%}".format, "queries": "{:.0f}".format}
+    forms = {"Judged@10": "{:.0%}".format, "queries": "{:.0f}".format, "candidates": "{:.0f}".format}
     index = not isinstance(frame.index, RangeIndex)
     text: str = frame.to_string(index=index, na_rep="-", float_format="{:.4f}".format, formatters=forms)
     return text

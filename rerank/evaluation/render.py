@@ -12,11 +12,10 @@ import numpy as np
 import pandas as pd
 
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import TEST_NAMES, AnyTest, Correction
+from rerank.evaluation.significance import AnyTest, Correction
 from rerank.html import in_markdown
 
-LETTERS = {test: test[0] for test in TEST_NAMES}
-MARKS = {test: letter.translate(str.maketrans("btwr", "ᵇᵗʷʳ")) for test, letter in LETTERS.items()}
+MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -24,20 +23,17 @@ _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "|": r"$|$"}
+    | {mark: f"$^{{\\mathrm{{{test[0]}}}}}$" for test, mark in MARKS.items()}
 )
 
 
 class TableCell(NamedTuple):
-    """Text of a cell; the best of a column is bold, and significant differences carry marks."""
+    """Text of a cell; the best of a column is bold, and significant differences carry the marks of their tests."""
 
     text: str
     best: bool = False
-    significant: tuple[AnyTest, ...] = ()
+    marks: str = ""
     below: str = ""
-
-    @property
-    def marks(self) -> str:
-        return ",".join(LETTERS[test] for test in self.significant)
 
     @property
     def value(self) -> str:
@@ -65,49 +61,47 @@ class Section:
     caption: Sequence[str] = ()
     names: int = 1
 
-    def _frame(self, escape: Callable[[str], str], bold: str, mark: str) -> pd.DataFrame:
-        """Format the cells as strings with templates for the best and for marks."""
-
-        def show(cell: TableCell) -> str:
-            text = bold.format(escape(cell.text)) if cell.best else escape(cell.text)
-            return text + mark.format(cell.marks) if cell.marks else text
-
-        header, *rows = [list(map(show, row)) for row in (plain(*self.header), *self.rows)]
+    def _frame(self, escape: Callable[[str], str], bold: str) -> pd.DataFrame:
+        """Format the cells as strings, the best with a template."""
+        header, *rows = [
+            [(bold.format(escape(cell.text)) if cell.best else escape(cell.text)) + escape(cell.marks) for cell in row]
+            for row in (plain(*self.header), *self.rows)
+        ]
         return pd.DataFrame(rows, columns=header)
 
     def text(self, bold: bool = False) -> list[str]:
         """Return lines of plain text; terminal codes make the best bold."""
-
-        def show(cell: TableCell, width: int, left: bool) -> str:
-            marks = "".join(MARKS[test] for test in cell.significant)
-            padded = f"{cell.text + marks:{'<' if left else '>'}{width}}"
-            return padded.replace(cell.text, f"\033[1m{cell.text}\033[0m") if bold and cell.best else padded
-
         cells = [plain(*self.header), *self.rows]
-        widths = [max(len(cell.text) + len(cell.significant) for cell in column) for column in zip(*cells, strict=True)]
-        places = [(width, i < self.names) for i, width in enumerate(widths)]
-        lines = ["  ".join(show(cell, *place) for cell, place in zip(row, places, strict=True)) for row in cells]
-        first, *others = (line.rstrip() for line in lines)
-        return [first, "─" * (sum(widths) + 2 * len(widths) - 2), *others]
+        widths = [max(len(cell.text + cell.marks) for cell in column) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            words = [
+                f"{cell.text + cell.marks:{'<' if i < self.names else '>'}{width}}"
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            if bold:
+                codes = [f"\033[1m{cell.text}\033[0m" if cell.best else cell.text for cell in row]
+                words = [word.replace(cell.text, code) for word, cell, code in zip(words, row, codes, strict=True)]
+            lines.append("  ".join(words).rstrip())
+        return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
     def markdown(self) -> list[str]:
-        """Return lines of Markdown, the best in bold, marks as superscripts."""
-        frame = self._frame(in_markdown, "**{}**", "<sup>{}</sup>")
+        """Return lines of Markdown, the best in bold."""
+        frame = self._frame(in_markdown, "**{}**")
         ruler = ["---", *["---:"] * (len(self.header) - 1)]
         return [f"| {' | '.join(line)} |" for line in (frame.columns, ruler, *frame.to_numpy())]
 
     def latex(self) -> str:
         """Return LaTeX (package booktabs)."""
-        frame = self._frame(_in_latex, r"\textbf{{{}}}", r"$^{{\mathrm{{{}}}}}$")
         caption, columns = " ".join(self.caption).translate(_LATEX), "l" + "r" * (len(self.header) - 1)
+        frame = self._frame(_in_latex, r"\textbf{{{}}}")
         latex: str = frame.to_latex(index=False, escape=False, caption=caption, column_format=columns)
         return latex
 
     def html(self) -> str:
         """Return an HTML table."""
         with pd.option_context("display.max_colwidth", None):
-            frame = self._frame(escape, "<b>{}</b>", "<sup>{}</sup>")
-            table: str = frame.to_html(index=False, escape=False, border=0)
+            table: str = self._frame(escape, "<b>{}</b>").to_html(index=False, escape=False, border=0)
         return table
 
 
@@ -118,8 +112,7 @@ def _in_latex(text: str) -> str:
 
 def queries_sentence(table: PerQuery) -> str:
     """State the number of queries, and the value of those without relevant documents."""
-    rows = zip(table.measures, table.without_relevant, strict=True)
-    lacking = {str(measure): int(lacks.sum()) for measure, lacks in rows if measure.NAME not in COUNTS}
+    lacking = {str(of): table.lacking[str(of)] for of in table.measures if of.NAME not in COUNTS}
     count = f"{len(table.queries)} queries"
     if not any(lacking.values()):
         return f"{count}, all with relevant documents." if lacking else f"{count}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 
@@ -13,7 +12,6 @@ from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.render import (
     CORRECTED,
-    LETTERS,
     MARKS,
     Section,
     TableCell,
@@ -24,7 +22,7 @@ from rerank.evaluation.render import (
     probability,
     queries_sentence,
 )
-from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, AnyTest, Correction, Test
+from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, Correction, Test
 from rerank.html import in_markdown
 
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
@@ -50,18 +48,6 @@ class Difference:
     losses: int
     p: dict[Test, float]
     p_corrected: dict[Test, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Unjudged:
-    """Number of documents without a judgment among those retrieved down to some depth."""
-
-    count: int
-    retrieved: int
-
-    @property
-    def share(self) -> float:
-        return self.count / self.retrieved if self.retrieved else float("nan")
 
 
 @dataclass(frozen=True)
@@ -91,7 +77,7 @@ class Table:
     Attributes:
         tables: per-query values by run, in the order of the table.
         comparisons: number of comparisons that p-values are corrected for, those with a difference in any query.
-        unjudged: by run and depth.
+        unjudged: by run and depth, the share of unjudged documents in the top; NaN without documents.
         paths: files of the runs.
         ties: by run, the number of documents whose score equals that of the one before them.
         parts: the same over queries with and without a relevant document seen in training.
@@ -103,7 +89,7 @@ class Table:
     correction: Correction
     comparisons: int
     differences: dict[tuple[str, str], Difference]
-    unjudged: dict[str, dict[int, Unjudged]] = field(default_factory=dict)
+    unjudged: dict[str, dict[int, float]] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     qrels: str = ""
     ties: dict[str, int] = field(default_factory=dict)
@@ -124,9 +110,6 @@ class Table:
         if run not in self.tables:
             raise KeyError(f"no run {run!r}; there are {', '.join(self.tables)}")
         return self.tables[run].mean[str(parse_measure(measure, "measure"))]
-
-    def __str__(self) -> str:
-        return self.text()
 
     def __repr__(self) -> str:
         against = f", against {self.baseline}" if self.baseline else ""
@@ -154,10 +137,13 @@ class Table:
         sections += [self._differences()] if self.differences else []
         return sections + ([self._parts()] if self.parts else [])
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self, bold: bool = False) -> str:
         """Render as plain text; terminal codes make the best of each column bold."""
         lines = [line for section in self.sections() for line in [*section.text(bold), ""]]
-        return "\n".join([*lines, *self.caption(MARKS)]) + "\n"
+        return "\n".join([*lines, *self.caption()]) + "\n"
 
     def markdown(self) -> str:
         """Render as Markdown."""
@@ -171,21 +157,20 @@ class Table:
     def _repr_html_(self) -> str:
         return "".join(part.html() for part in self.sections()) + f"<div>{escape(' '.join(self.caption()))}</div>"
 
-    def caption(self, marks: Mapping[AnyTest, str] = LETTERS) -> list[str]:
+    def caption(self) -> list[str]:
         """State the queries, the policy for empty ones, gain, tests and correction."""
         sentences = [queries_sentence(self.first), *gain_sentences(self.first)]
+        where = "" if self.first.empty == "0" else " where they have relevant documents"
         for name, run in self.tables.items():
             if run.missing:
-                where = "" if run.empty == "0" else " where they have relevant documents"
                 sentences.append(f"{name}: {len(run.missing)} queries without candidates score 0{where}.")
-        for name, count in self.ties.items():
-            if count:
-                of = f"{name}: {count} {'document has' if count == 1 else 'documents have'} the score of the one before"
-                sentences.append(f"{of}; ties are broken by document id, as in trec_eval.")
+            if ties := self.ties.get(name):
+                equal = f"{name}: {ties} documents have the score of the one before"
+                sentences.append(f"{equal}; ties are broken by document id, as in trec_eval.")
         if self.differences:
             sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
         if self.differences and self.tests:
-            tests = ", ".join(f"{marks[test]} {TEST_NAMES[test]}" for test in self.tests)
+            tests = ", ".join(f"{MARKS[test]} {TEST_NAMES[test]}" for test in self.tests)
             preposition = "for" if self.correction == "none" else "over"
             how = f"{CORRECTED[self.correction]} {preposition} {self.comparisons}"
             sentences.append(f"Against {self.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
@@ -202,10 +187,10 @@ class Table:
                 value, found = mean[str(measure)], self.differences.get((name, str(measure)))
                 highest = max(other[str(measure)] for other in means.values())
                 best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - 1e-12
-                marked = tuple(test for test, p in found.p_corrected.items() if p < ALPHA) if found else ()
+                marked = "".join(MARKS[test] for test, p in found.p_corrected.items() if p < ALPHA) if found else ""
                 summed = measure.NAME in COUNTS - {"Judged"}
                 row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
-            shares = [self.unjudged[name][depth].share for depth in depths]
+            shares = self.unjudged.get(name, {}).values()
             rows.append([*row, *plain(*("-" if np.isnan(share) else f"{share:.1%}" for share in shares))])
         header = ["run", *self.measures, *(f"unjudged@{depth}" for depth in depths)]
         return Section("Measures", header, rows, self.caption())

@@ -51,18 +51,16 @@ def search_weights(count: int, mean: Mean, grid: Sequence[float] = GRID) -> tupl
     """Run the search of :func:`tune_weights` for any function of the weights."""
     if count == 1:
         return (1.0,)
-    alone = [tuple(float(i == j) for j in range(count)) for i in range(count)]
-    return max((_climb(start, mean, grid) for start in (tuple([1 / count] * count), *alone)), key=mean)
-
-
-def _climb(weights: tuple[float, ...], mean: Mean, grid: Sequence[float]) -> tuple[float, ...]:
-    for _ in range(ROUNDS):
-        before = weights
-        for i in range(len(weights)):
-            weights = max([weights, *(_with_share(weights, i, share) for share in grid)], key=mean)
-        if weights == before:
-            break
-    return weights
+    ends = []
+    for weights in (tuple([1 / count] * count), *(tuple(float(i == j) for j in range(count)) for i in range(count))):
+        for _ in range(ROUNDS):
+            before = weights
+            for i in range(count):
+                weights = max([weights, *(_with_share(weights, i, share) for share in grid)], key=mean)
+            if weights == before:
+                break
+        ends.append(weights)
+    return max(ends, key=mean)
 
 
 def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float, ...]:

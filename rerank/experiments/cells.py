@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 
 from rerank.evaluation.measures import PerQuery
 from rerank.settings.configs import Settings
-from rerank.storage.files import digest
 from rerank.training.results import Results
 from rerank.training.run_folder import RESULTS, read_starts
 
@@ -97,20 +95,10 @@ class Failure:
 
 
 def point_name(point: Mapping[str, Any]) -> str:
-    """Name a point of a search by the last words of its keys with their values; ``point`` if it has no keys.
-
-    Different points have different names: a digest stands for what a file name cannot show.
-    """
-    if not point:
-        return "point"
-    whole = json.dumps(point, sort_keys=True)
-    last = [key.rpartition(".")[2] for key in point]
-    keys = last if len(set(last)) == len(last) else list(point)
-    shown = (value.get("class_path", "set") if isinstance(value, dict) else value for value in point.values())
-    text = ",".join(f"{key}={value}" for key, value in zip(keys, shown, strict=True))
-    plain = all(isinstance(value, int | float | bool | None) for value in point.values())
-    safe = file_name(text)
-    return safe if plain and safe == text and len(safe) <= 100 else f"{safe[:80]}-{digest(whole)[:8]}"
+    """Name a point of a search by the last words of its keys with their values; ``point`` if it has no keys."""
+    shown = {key: value.get("class_path", "set") if isinstance(value, dict) else value for key, value in point.items()}
+    text = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in shown.items())
+    return file_name(text)[:80] or "point"
 
 
 def file_name(text: str) -> str:

@@ -19,7 +19,6 @@ import torch
 from rerank.experiments.worker import STOP
 from rerank.kernels.precision import on_cpu
 from rerank.progress import log
-from rerank.training.run_folder import newest_checkpoint
 
 Job = dict[str, Any]
 """Settings and folder of a cell, and the fingerprint of the training; without one, its test lists are ranked."""
@@ -42,29 +41,25 @@ class Process:
         self._stopping = False
 
     def do(self, job: Job) -> Reply:
-        """Do a job; one whose process died is tried again once, and whenever it got to another checkpoint."""
-        before = None
-        while True:
-            reply = self._do(job)
-            newest = newest_checkpoint(Path(job["folder"]))
-            if "died" not in reply or self._stopping or (before is not None and newest <= before):
-                return reply
-            before = newest
+        """Do a job; one whose process died is tried again once, from its last checkpoint."""
+        reply = self._do(job)
+        if "died" in reply and not self._stopping:
             log.warning("%s: %s; trying again", job["folder"], reply["error"])
+            reply = self._do(job)
+        return reply
 
     def _do(self, job: Job) -> Reply:
         if self._stopping:
             return {"stopped": "before it began"}
         process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
-        try:
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             if self._stopping:  # asked for while the process was about to start
                 self.ask_to_stop()
             line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
         if line:
             reply: Reply = json.loads(line)
             return reply
@@ -147,15 +142,11 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
         finally:
             free.put(process)
 
-    def ask_to_stop() -> None:
+    def each(method: Callable[[Process], None]) -> None:
         for process in processes:
-            process.ask_to_stop()
+            method(process)
 
-    def end() -> None:
-        for process in processes:
-            process.end()
-
-    return Workers(len(processes), do, ask_to_stop, end)
+    return Workers(len(processes), do, lambda: each(Process.ask_to_stop), lambda: each(Process.end))
 
 
 def environments(jobs: int | None, cores: int, gpus: list[str]) -> list[dict[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.settings.configs import assign, merged
-from rerank.settings.ranges import check_arguments, check_value
+from rerank.settings.ranges import check_arguments
 from rerank.storage.fingerprint import fingerprint
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
@@ -83,12 +83,6 @@ OURS = ("output", "seed", "test")
 def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
     """Raise a UserError for invalid values; ``known`` are the keys of a training configuration."""
     check_arguments(ExperimentConfig, vars(config))
-    if odd := [name for name in config.methods if not isinstance(name, str)]:
-        raise UserError(f"methods: {odd[0]!r} is no text to YAML; write it in quotes")
-    for name, method in config.methods.items():
-        check_value(f"methods.{name}", method, Method)
-        check_arguments(Method, vars(method), f"methods.{name}")
-    parse_measures(config.measures)
     if not config.methods:
         raise UserError("methods: at least one is needed")
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
@@ -96,15 +90,14 @@ def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
             raise UserError(f"{name}: {values!r} name at least one, and each only once")
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
-    if config.num_gpus > 1 and config.num_gpus % 1:
-        raise UserError(f"num_gpus: {config.num_gpus:g}; several GPUs are whole ones, and a share is below 1")
     rows = [*config.methods, *first_stage_names(config)[:1]]
-    check_methods("baseline", [config.baseline] if config.baseline is not None else [], rows)
+    if config.baseline is not None and config.baseline not in rows:
+        raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")
     if taken := {*first_stage_names(config)} & {*config.methods}:
         raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
     _check_keys("base", config.base, known)
-    folders: dict[str, str] = {}
     for name, method in config.methods.items():
+        check_arguments(Method, vars(method), f"methods.{name}")
         _check_keys(f"methods.{name}.set", method.set, known)
         _check_keys(f"methods.{name}.search", method.search, known)
         if config.folds is not None and (fold := {"data.fold", "data.init_args.fold"} & {*method.set, *method.search}):
@@ -115,21 +108,12 @@ def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
             if not isinstance(values, list) or not values:
                 shown = f"must be a list of values, such as [1, 3], not {values!r}"
                 raise UserError(f"methods.{name}.search.{key}: {shown}")
-        if (other := folders.setdefault(file_name(name), name)) != name:
-            raise UserError(f"methods: {other!r} and {name!r} would share a folder; rename one")
-    if config.published is not None:
-        count = len(parse_measures(config.measures))
-        check_methods("published.rows", config.published.rows, config.methods)
-        for name, row in config.published.rows.items():
-            if len(row) != count:
-                raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {count} measures")
-
-
-def check_methods(where: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise a UserError for a name that no method has."""
-    for name in names:
-        if name not in known:
-            raise UserError(f"{where}: no method {name!r}{nearest(name, known)}")
+    measures = parse_measures(config.measures)
+    for name, row in config.published.rows.items() if config.published else ():
+        if name not in config.methods:
+            raise UserError(f"published.rows: no method {name!r}{nearest(name, config.methods)}")
+        if len(row) != len(measures):
+            raise UserError(f"published.rows.{name}: has {len(row)} numbers, the table {len(measures)} measures")
 
 
 def _check_keys(where: str, settings: Mapping[str, Any], known: Collection[str]) -> None:

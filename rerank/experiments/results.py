@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rerank.evaluation.export import finite
+from rerank.evaluation.export import without_nan
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.run import Experiment
@@ -23,18 +23,16 @@ Outcomes = Mapping[Group, Outcome]
 def write_results(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> None:
     """Write the files of an experiment's folder.
 
-    ``results.json``: everything but the values per query. ``results.parquet``: a row per method, fold and seed.
-    ``points.parquet``: a row per trained cell, chosen or not, with its validation measures. ``queries.parquet``: the
-    test measures of every query. ``table.md`` and ``table.tex``. Paths in them start from the folder.
+    ``results.json``: everything but the values per query. ``queries.parquet``: the test measures of every query.
+    ``table.md`` and ``table.tex``. Paths in them start from the folder.
     """
     folder = experiment.plan.output
     with atomic_write(folder / "results.json") as file:
-        json.dump(as_dict(experiment, outcomes, summary), file, indent=1, ensure_ascii=False, allow_nan=False)
+        content = without_nan(as_dict(experiment, outcomes, summary))
+        json.dump(content, file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
-    frames = {"results": results_frame(folder, outcomes), "points": points_frame(experiment, outcomes)}
-    for name, frame in {**frames, "queries": queries_frame(outcomes)}.items():
-        with atomic_file(folder / f"{name}.parquet") as temporary:
-            frame.to_parquet(temporary, index=False)
+    with atomic_file(folder / "queries.parquet") as temporary:
+        queries_frame(outcomes).to_parquet(temporary, index=False)
     with atomic_write(folder / "table.md") as file:
         file.write(table.markdown(summary, outcomes, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
@@ -50,25 +48,7 @@ def results_frame(output: Path, outcomes: Outcomes) -> pd.DataFrame:
         row = _outcome(output, outcome)
         for part in ("validation", "start", "test"):
             row |= {f"{part}/{name}": mean for name, mean in row.pop(part).items()}
-        rows.append(_as_text(row))
-    return pd.DataFrame(rows)
-
-
-def points_frame(experiment: Experiment, outcomes: Outcomes) -> pd.DataFrame:
-    """Tabulate the trained cells, with a column per searched key."""
-    import pandas as pd
-
-    chosen, rows = {outcome.cell.folder for outcome in outcomes.values()}, []
-    for cell in experiment.trained:
-        results = cell.results()
-        validation = {} if results is None or results.validation is None else results.validation.model.mean
-        rows.append(
-            _as_text(_where(cell))
-            | {"folder": _relative(experiment.plan.output, cell), "seconds": cell.seconds}
-            | {"chosen": cell.folder in chosen}
-            | {key: json.dumps(value) for key, value in cell.point.items()}
-            | {f"validation/{name}": mean for name, mean in validation.items()}
-        )
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -78,17 +58,16 @@ def queries_frame(outcomes: Outcomes) -> pd.DataFrame:
 
     frames = []
     for outcome in outcomes.values():
-        group, values = outcome.group, outcome.test.to_dataframe()
-        for place, (name, value) in enumerate(
-            {"method": group.method, "fold": _text(group.fold), "seed": group.seed}.items()
-        ):
-            values.insert(place, name, value)
+        values = outcome.test.to_dataframe()
+        values.insert(0, "method", outcome.group.method)
+        values.insert(1, "fold", None if outcome.group.fold is None else str(outcome.group.fold))
+        values.insert(2, "seed", outcome.group.seed)
         frames.append(values)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
 def as_dict(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> dict[str, Any]:
-    """Collect everything but the values per query at full precision; None stands for NaN."""
+    """Collect everything but the values per query at full precision."""
     output = experiment.plan.output
     return {
         "caption": " ".join(table.caption(summary)),
@@ -101,7 +80,7 @@ def as_dict(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> dic
             method: {
                 "cells": row.found,
                 "wanted": row.wanted,
-                "values": {name: _finite(vars(of) | {"distance": of.distance}) for name, of in row.values.items()},
+                "values": {name: vars(value) | {"distance": value.distance} for name, value in row.values.items()},
             }
             for method, row in summary.rows.items()
         },
@@ -114,41 +93,28 @@ def as_dict(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> dic
     }
 
 
-def _finite(numbers: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {name: finite(number) for name, number in numbers.items()}
-
-
 def _difference(one: Comparison) -> dict[str, Any]:
-    numbers = {"p": one.p, "corrected": one.corrected, "effect": one.effect}
+    row: dict[str, Any] = {"row": one.row, "against": one.against, "measure": one.measure}
+    row |= {"p": one.p, "corrected": one.corrected, "effect": one.effect, "wins/ties/losses": list(one.counts)}
     if one.found is not None:
         low, high = one.found.interval
-        numbers |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    sides = {"row": one.row, "against": one.against, "measure": one.measure}
-    return sides | _finite(numbers) | {"wins/ties/losses": list(one.counts)}
+        row |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
+    return row
 
 
 def _outcome(output: Path, outcome: Outcome) -> dict[str, Any]:
     return _where(outcome.cell) | {
         "tried": outcome.tried,
         "folder": _relative(output, outcome.cell),
-        "seconds": finite(outcome.seconds),
+        "seconds": outcome.seconds,
         "validation": outcome.validation,
         "start": outcome.start,
-        "test": _finite(outcome.test.mean),
+        "test": outcome.test.mean,
     }
 
 
 def _where(cell: Cell) -> dict[str, Any]:
     return {"method": cell.group.method, "fold": cell.group.fold, "seed": cell.group.seed, "point": cell.point}
-
-
-def _as_text(row: dict[str, Any]) -> dict[str, Any]:
-    """Write values of several types in one column as text."""
-    return row | {"fold": _text(row["fold"]), "point": json.dumps(row["point"])}
-
-
-def _text(fold: int | str | None) -> str | None:
-    return None if fold is None else str(fold)
 
 
 def _relative(output: Path, cell: Cell) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future, as_completed, wait
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import NoReturn
 
 from rerank.evaluation.measures import Evaluator, PerQuery
@@ -83,18 +81,16 @@ class Experiment:
     def _work(self, workers: Workers, cells: Sequence[Cell], train: bool) -> None:
         """Have cells trained, or their test lists ranked."""
         running: dict[Future[Reply], Cell] = {}
-        started = time.perf_counter()
         try:
             for cell in cells:
                 job: Job = {"settings": cell.settings, "folder": str(cell.folder.absolute())}
                 running[workers.submit(job | ({"fingerprint": cell.fingerprint} if train else {}))] = cell
-            for count, future in enumerate(as_completed(running), 1):
-                left = (time.perf_counter() - started) / count * (len(cells) - count)
-                self._note(running[future], future.result(), train, left)
+            for future in as_completed(running):
+                self._note(running[future], future.result(), train)
         except Stopped as stop:
             self._stop(stop, workers, running)
 
-    def _note(self, cell: Cell, reply: Reply, train: bool, left: float) -> None:
+    def _note(self, cell: Cell, reply: Reply, train: bool) -> None:
         self._done += train
         results = cell.results()
         error = f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
@@ -105,8 +101,7 @@ class Experiment:
         elif train:
             value = _validation(cell)
             measured = "" if value is None else f"validation {cell.monitor} {value:.4f} "
-            remaining = f"; {timedelta(seconds=round(left))} left" if round(left) else ""
-            log.info("[%d/%d] %s: %s(%.1f s%s)", self._done, len(self._every), cell, measured, cell.seconds, remaining)
+            log.info("[%d/%d] %s: %s(%.1f s)", self._done, len(self._every), cell, measured, cell.seconds)
 
     def _fail(self, cell: Cell, error: str) -> None:
         if not (cell.folder / "log.txt").is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,6 @@ from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import ROUNDING, AnyTest, Correction
 from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, mixed_name
-from rerank.training.run_folder import read_starts
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ class Summary:
         against: the method that p-values are against, by measure.
         comparisons: number of comparisons that the rows' p-values are corrected for.
         compared: planned comparisons; none if measures are tested against the best.
-        versions: versions of each package of which the trainings had several.
     """
 
     config: ExperimentConfig
@@ -85,7 +83,6 @@ class Summary:
     comparisons: int
     compared: list[Comparison] = field(default_factory=list)
     folds: np.ndarray | None = None
-    versions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def measures(self) -> list[str]:
@@ -143,8 +140,7 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
         for name, value in row.values.items():
             own, after = p.get((method, name), (np.nan, np.nan))
             row.values[name] = replace(value, p=own, corrected=after)
-    versions = mixed_versions(outcomes.values())
-    return Summary(config, rows, against, count, compared, folds, versions)
+    return Summary(config, rows, against, count, compared, folds)
 
 
 @dataclass(frozen=True)
@@ -215,16 +211,6 @@ def _compared(one: Comparison, difference: np.ndarray, folds: np.ndarray, test: 
         counts=significance.wins_ties_losses(over_seeds),
         p=found.p if test == "bootstrap" else significance.p_value(test, over_seeds),
     )
-
-
-def mixed_versions(outcomes: Iterable[Outcome]) -> dict[str, list[str]]:
-    """Collect the versions of each package of which the trainings had several."""
-    found: dict[str, set[str]] = {}
-    for folder in {outcome.cell.folder for outcome in outcomes}:
-        for start in read_starts(folder):
-            for package, version in start.get("packages", {}).items():
-                found.setdefault(package, set()).add(version)
-    return {package: sorted(versions) for package, versions in sorted(found.items()) if len(versions) > 1}
 
 
 def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:

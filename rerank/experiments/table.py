@@ -63,7 +63,7 @@ def means(summary: Summary) -> Section:
             value = row.values[measure]
             ranked = len(summary.rows) > 1 and row.whole and measure not in counts
             best = ranked and value.mean >= summary.best(measure) - 1e-12
-            marked = (summary.config.test,) if value.corrected < summary.config.level else ()
+            marked = render.MARKS[summary.config.test] if value.corrected < summary.config.level else ""
             cells.append(TableCell(_value(summary.config, value), best, marked))
         rows.append(cells)
     return Section("Test", ["method", *summary.measures], rows, caption(summary))
@@ -135,12 +135,9 @@ def caption(summary: Summary) -> list[str]:
         pooled = f"{TEST_NAMES[config.test]} over queries pooled over folds"
         by = resampled(config) if config.test == "bootstrap" else pooled
         sentences.append(
-            f"{render.LETTERS[config.test]}: differs from {against}, p < {config.level:g} by the {by} "
+            f"{render.MARKS[config.test]}: differs from {against}, p < {config.level:g} by the {by} "
             f"({corrected(config, summary.comparisons)})."
         )
-    if summary.versions:
-        mixed = "; ".join(f"{package} {', '.join(versions)}" for package, versions in summary.versions.items())
-        sentences.append(f"Trained with different versions: {mixed}.")
     return sentences
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,12 +84,6 @@ def free_memory(device: torch.device) -> int | None:
         used = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
         free = max(0, min(free, int(allowed) - int(used["anon"])))
     return None if free is None else free // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
-def give_back() -> None:
-    """Return what was freed to the system, where the C library is glibc, which keeps it between what is still held."""
-    if sys.platform == "linux" and hasattr(c := ctypes.CDLL(None), "malloc_trim"):
-        c.malloc_trim(0)
 
 
 RAN_OUT = ("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")

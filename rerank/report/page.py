@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from rerank import __version__
 from rerank.evaluation.compare import judgments_of, ranking
-from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels
+from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
 from rerank.evaluation.render import Section, interval, number
 from rerank.evaluation.significance import LEVEL
 from rerank.evaluation.table import Table
@@ -43,41 +43,30 @@ LENGTH = 600
 RELEVANT = 20
 """Relevant documents shown below the tops of a query."""
 
-RECALLS = [i / 10 for i in range(11)]
 
-
-@dataclass(frozen=True)
-class Report:
-    """Content of a page; without runs it has no rankings and no precision-recall curves."""
-
-    title: str
-    tables: Sequence[Section]
-    values: Mapping[str, PerQuery]
-    baseline: str
-    runs: Mapping[str, Run] = field(default_factory=dict)
-    qrels: Qrels | None = None
-    lists: Lists | None = None
-
-
-def render_page(report: Report) -> str:
-    """Render a page.
+def render_page(
+    title: str,
+    sections: Sequence[Section],
+    values: Mapping[str, PerQuery],
+    baseline: str,
+    runs: Mapping[str, Run] | None = None,
+    qrels: Qrels | None = None,
+    lists: Lists | None = None,
+) -> str:
+    """Render a page; without runs it has no rankings.
 
     Text enters it through the template, which escapes it, or as JSON without characters that HTML interprets. The
     page's security policy blocks other scripts and anything that would be loaded.
     """
-    first = next(iter(report.values.values()), None)
-    curves = {}
-    if first is not None and report.runs and report.qrels:
-        judged = {query: report.qrels[query] for query in first.queries if query in report.qrels}
-        curves = {rel: precision_recall(report.runs, judged, first.empty, rel) for rel in lowest_relevant(first)}
+    first = next(iter(values.values()), None)
     data = None
     if first is not None and any(measure.NAME not in COUNTS for measure in first.measures):
-        data = query_data(report.values, report.baseline, report.runs, report.qrels, report.lists)
+        data = query_data(values, baseline, runs or {}, qrels, lists)
     style, script = _part("page.css"), _part("page.js")
     page = _template().render(
-        report=report,
+        title=title,
+        sections=sections,
         version=__version__,
-        curves=curves,
         data=data,
         left_out=[query for i, query in enumerate(data["queries"]) if i not in data["shown"]] if data else [],
         json=None if data is None else safe_json(data),
@@ -87,13 +76,6 @@ def render_page(report: Report) -> str:
         script_hash=_hash(script),
     )
     return page.encode("utf-8", "replace").decode()
-
-
-def precision_recall(runs: Mapping[str, Run], qrels: Qrels, empty: Empty = "0", rel: int = 1) -> dict[str, list[float]]:
-    """Compute interpolated precision at eleven recalls by run, averaged over queries (ir-measures' ``IPrec@R``)."""
-    evaluator = Evaluator(qrels, [f"IPrec(rel={rel})@{recall}" for recall in RECALLS], empty)
-    curves = {name: list(evaluator(run, name).mean.values()) for name, run in runs.items()}
-    return {name: curve for name, curve in curves.items() if math.isfinite(curve[0])}
 
 
 def safe_json(data: Any) -> str:
@@ -123,16 +105,15 @@ def write_evaluation(table: Table, path: str | Path, lists: str | None = None) -
     """Write the report of a comparison of run files, or of columns of a lists folder, with the texts of lists."""
     judged = Lists.open(table.qrels) if is_lists_folder(Path(table.qrels)) else None
     qrels = judgments_of(table.qrels if judged is None else judged)
-    report = Report(
-        title=f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
-        tables=report_tables(table),
-        values=table.tables,
-        baseline=table.baseline or next(iter(table.tables)),
-        runs={name: ranking(form, name, qrels, judged)[0] for name, form in table.paths.items()},
-        qrels=qrels,
-        lists=Lists.open(lists) if lists else judged,
+    content = render_page(
+        f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
+        report_tables(table),
+        table.tables,
+        table.baseline or next(iter(table.tables)),
+        {name: ranking(form, name, qrels, judged)[0] for name, form in table.paths.items()},
+        qrels,
+        Lists.open(lists) if lists else judged,
     )
-    content = render_page(report)
     with atomic_write(path) as file:
         file.write(content)
 
@@ -153,11 +134,6 @@ def report_tables(table: Table) -> list[Section]:
     return [replace(first, rows=rows, caption=caption), *others]
 
 
-def lowest_relevant(table: PerQuery) -> list[int]:
-    """Return the lowest relevant grades of binary measures (``rel``), ascending; 1 if there is none."""
-    return sorted({of.params.get("rel", 1) for of in table.measures if "rel" in of.SUPPORTED_PARAMS} or {1})
-
-
 def query_data(
     tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels | None, lists: Lists | None
 ) -> dict[str, Any]:
@@ -173,7 +149,7 @@ def query_data(
     kept = [i for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
     shown = choose(tables, kept, names.index(baseline)) if runs else []
     documents: dict[str, int] = {}
-    relevant = lowest_relevant(first)[0]
+    relevant = min((of.params.get("rel", 1) for of in first.measures if "rel" in of.SUPPORTED_PARAMS), default=1)
     ranked = [runs.get(name, {}) for name in names]
     entries: dict[int, dict[str, Any]] = {}
     for i in shown:

@@ -24,7 +24,6 @@ from starlette.routing import Route
 
 from rerank import __version__
 from rerank.errors import UserError, nearest
-from rerank.kernels.memory import give_back
 from rerank.scoring.questions import Question
 from rerank.serving.limits import Limits
 from rerank.serving.ranker import Body, Ranker
@@ -32,9 +31,6 @@ from rerank.storage.arrow import Array
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
 """Paths that clients have built in; all do the same."""
-
-LARGE = 1_000_000
-"""Characters after which freed memory is returned to the system: tokens take about 400 bytes a character."""
 
 GONE = 499
 """Status that is counted if the client disconnects."""
@@ -101,10 +97,7 @@ class Service:
             raise HTTPException(408, f"the request did not arrive within {limits.timeout:g} seconds") from error
         finally:
             self.metrics.inside -= 1
-        try:
-            response = _json(body.answer(ranker, question.texts, scores))
-        except (ValueError, RecursionError) as error:
-            raise UserError("documents: cannot be returned as JSON; leave return_documents out") from error
+        response = _json(body.answer(ranker, question.texts, scores))
         self.metrics.requests[200] += 1
         self.metrics.seconds += time.perf_counter() - started
         return response
@@ -112,21 +105,20 @@ class Service:
     async def refused(self, request: Request, error: Exception) -> Response:
         """Answer an error with a status and one line; errors of ours are logged by uvicorn."""
         path, status, message = request.url.path, 500, "an error of the server; its log says more"
-        headers: dict[str, str] = {}
         if isinstance(error, UserError):
             status, message = 400, str(error)
         elif isinstance(error, ClientDisconnect):
             status, message = GONE, "the client disconnected"
         elif isinstance(error, HTTPException):
-            status, message, headers = error.status_code, error.detail, dict(error.headers or {})
+            status, message = error.status_code, error.detail
         if status == 404 and path not in PATHS:
             message = f"{path}: no such path; POST {', '.join(PATHS)}, or GET /info"
         elif status == 405:
             message = f"{path} does not take {request.method}"
         if path in PATHS and request.method == "POST":
             self.metrics.requests[status] += 1
-        more = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
-        return _json({"message": message}, status, {**headers, **more.get(status, {})})
+        headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
+        return _json({"message": message}, status, headers.get(status))
 
     async def read(self, request: Request) -> bytes:
         """Read the body up to the limit; the rest is dropped, so that the client reads the refusal."""
@@ -148,11 +140,7 @@ class Service:
         if name not in self.rankers:
             known = f"{nearest(name[:100], self.rankers)}; known: {', '.join(self.rankers)}"
             raise HTTPException(404, f"model: unknown model {reprlib.repr(name)}{known}")
-        ranker = self.rankers[name]
-        question = ranker.question(body.query, body.documents, body.instruction)
-        if sum(map(len, question.texts)) + len(question.query) > limits.characters:
-            raise HTTPException(413, f"more than {limits.characters} characters; send shorter or fewer documents")
-        return ranker, question
+        return self.rankers[name], self.rankers[name].question(body.query, body.documents, body.instruction)
 
     async def scores(self, request: Request, ranker: Ranker, question: Question) -> Array:
         """Score in the one thread, in the order of arrival; a request whose client disconnects leaves the queue."""
@@ -162,8 +150,6 @@ class Service:
             found = ranker.scores(question)
             self.metrics.documents[ranker.name] += len(question.texts)
             self.metrics.scoring[ranker.name] += time.perf_counter() - started
-            if sum(map(len, question.texts)) >= LARGE:
-                give_back()
             return found
 
         waiting = asyncio.get_running_loop().run_in_executor(self.thread, score)
@@ -197,27 +183,19 @@ class Metrics:
         self.inside = 0
 
     def text(self) -> str:
-        """Format all metrics."""
-        process = psutil.Process()
-        answered = self.requests[200]
-        families: list[tuple[str, str, str, Mapping[str, float]]] = [
-            ("rerank_requests_total", "counter", "Requests for scores.", _labelled("status", self.requests)),
-            ("rerank_documents_total", "counter", "Scored documents.", _labelled("model", self.documents)),
-            ("rerank_scoring_seconds_total", "counter", "Seconds of scoring.", _labelled("model", self.scoring)),
-            (
-                "rerank_request_seconds",
-                "summary",
-                "Seconds from a request to its scores.",
-                {"_sum": self.seconds, "_count": answered},
-            ),
-            ("rerank_requests_inside", "gauge", "Requests that are read, wait or are scored.", {"": self.inside}),
-            ("process_cpu_seconds_total", "counter", "CPU seconds.", {"": time.process_time()}),
-            ("process_resident_memory_bytes", "gauge", "Resident memory.", {"": process.memory_info().rss}),
+        """Format all metrics; requests inside are read, wait or are scored."""
+        request_seconds = {"_sum": self.seconds, "_count": self.requests[200]}
+        families: list[tuple[str, str, Mapping[str, float]]] = [
+            ("rerank_requests_total", "counter", _labelled("status", self.requests)),
+            ("rerank_documents_total", "counter", _labelled("model", self.documents)),
+            ("rerank_scoring_seconds_total", "counter", _labelled("model", self.scoring)),
+            ("rerank_request_seconds", "summary", request_seconds),
+            ("rerank_requests_inside", "gauge", {"": self.inside}),
+            ("process_resident_memory_bytes", "gauge", {"": psutil.Process().memory_info().rss}),
         ]
         lines: list[str] = []
-        for name, kind, about, values in families:
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-            lines += [f"{name}{label} {value}" for label, value in values.items()]
+        for name, kind, values in families:
+            lines += [f"# TYPE {name} {kind}", *(f"{name}{label} {value}" for label, value in values.items())]
         return "\n".join(lines) + "\n"
 
 

@@ -13,15 +13,13 @@ class Limits:
 
     Attributes:
         documents: documents of a request at most (413).
-        characters: characters of a request's query and texts together at most (413).
         body: bytes of a request at most (413).
         queue: requests that are read, wait or are scored at once at most (429).
         timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
     """
 
     documents: Count = 1000
-    characters: Count = 2_000_000
-    body: Count = 8 << 20
+    body: Count = 2 << 20
     queue: Count = 64
     timeout: Positive = 60.0
 

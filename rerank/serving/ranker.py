@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
+from rerank.lists.columns import as_name
 from rerank.models.load import load_model
 from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
@@ -24,7 +24,18 @@ from rerank.scoring.questions import Question, scores_of
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import FLOAT32, Array
 
-NAME = re.compile(r"[\w.:/+-]{1,100}")
+FEATURES = "features"
+"""Field of a document with the vector that a model reads."""
+
+FIELDS: dict[str, tuple[type, str]] = {
+    "model": (str, "a text"),
+    "query": (str, "a text"),
+    "instruction": (str, "a text"),
+    "top_n": (int, "a whole number from 1"),
+    "return_documents": (bool, "true or false"),
+    "return_text": (bool, "true or false"),
+    "raw_scores": (bool, "true or false"),
+}
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "rank_fields": ([], ["text"]),
@@ -47,45 +58,43 @@ class Ranker:
         instruction: str | None = None,
     ) -> None:
         self.name, self.model = name, load_model(folder, instruction=instruction)
-        inner = unmixed(self.model)
+        self.inner = unmixed(self.model)
         self.precision = placed(self.model, precision)
-        self.budget = budget if isinstance(inner, Scorer) else None
+        self.budget = budget if isinstance(self.inner, Scorer) else None
         self.cosines = list(self.model.cosines) if isinstance(self.model, Mixed) else []
-        self.reads_text = isinstance(inner, CrossEncoder) or bool(self.cosines)
-        starts = inner.start.columns if isinstance(inner, CrossEncoder) else []
+        self.reads_text = isinstance(self.inner, CrossEncoder) or bool(self.cosines)
+        starts = self.inner.start.columns if isinstance(self.inner, CrossEncoder) else []
         self.columns = self.model.needs() if isinstance(self.model, Mixed) else starts
-        self.features: dict[str, list[str]] = {}  # the numbers that a model of feature vectors reads, by their columns
-        for number in getattr(inner, "names", ()):
-            self.features.setdefault(number.partition("/")[0], []).append(number)
-        by_column = [number for numbers in self.features.values() for number in numbers]
-        self._order = [by_column.index(number) for number in getattr(inner, "names", ())]
-        if isinstance(inner, CrossEncoder):  # kernels are chosen at the first scores, which nobody shall wait for
-            inner.text_scores([("first", "scores")], budget, self.precision)
+        self.features = list(getattr(self.inner, "names", ()))
+        if isinstance(self.inner, CrossEncoder):  # kernels are chosen at the first scores, which no request waits for
+            self.inner.text_scores([("first", "scores")], budget, self.precision)
 
     def about(self) -> dict[str, Any]:
-        inner = unmixed(self.model)
         return {
             "name": self.name,
-            "kind": "Fusion" if inner is None else type(inner).__name__,
+            "kind": "Fusion" if self.inner is None else type(self.inner).__name__,
             "reads_text": self.reads_text,
             "calibrated": self.model.calibration is not None,
             "columns": self.columns,
-            "features": [name for names in self.features.values() for name in names],
+            "features": self.features,
         }
 
     def question(self, query: str, documents: Sequence[Any], instruction: str | None = None) -> Question:
         """Read the model's inputs from a query and documents, which are texts or objects."""
-        if instruction is not None and not isinstance(unmixed(self.model), CrossEncoder):
+        if instruction is not None and not isinstance(self.inner, CrossEncoder):
             raise UserError(f"instruction: {self.name} reads none; leave it out")
-        texts, objects = [], []
-        for i, document in enumerate(documents):
-            where = f"documents: number {i}"
-            if not isinstance(document, dict):
-                document = {"text": checked_text(document, where, ", or an object with a text")}
-            text = document.get("text")
-            texts.append(checked_text(text, f"{where}: text") if self.reads_text or text is not None else "")
-            objects.append(document)
-        given = [name for name in self.cosines if any(name in document for document in objects)]
+        objects = [document if isinstance(document, dict) else {"text": document} for document in documents]
+        texts: list[Any] = [one.get("text", None if self.reads_text else "") for one in objects]
+        for i, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(
+                    f"documents: number {i}: expected a text, or an object with one, not {reprlib.repr(text)}"
+                )
+        try:
+            "\n".join([query, *texts, instruction or ""]).encode()
+        except UnicodeEncodeError as error:
+            raise UserError("query, documents: unpaired surrogates such as \\ud800 are not text") from error
+        given = [name for name in self.cosines if any(name in one for one in objects)]
         columns = {name: self._column(name, objects) for name in [*self.columns, *given]}
         features = np.stack([self._vector(one, i) for i, one in enumerate(objects)]) if self.features else None
         return Question(query, texts, columns, features, instruction)
@@ -96,25 +105,17 @@ class Ranker:
                 f'documents: the ranker reads column {name}; give them as {{"text": "…", "{name}": 12.1}}, null or no '
                 "such field where a system did not return one"
             )
-        return checked_numbers([document.get(name) for document in documents], f"documents: {name}")
+        return _numbers([document.get(name) for document in documents], f"documents: {name}")
 
     def _vector(self, document: Mapping[str, Any], i: int) -> Array:
-        """Read a document's numbers in the model's order, ``[F]``, from a list per column or a field per number."""
-        found: list[Any] = []
-        for column, names in self.features.items():
-            if column in document:
-                given = document[column]
-                values = given if isinstance(given, list) else [given]
-            elif any(name in document for name in names):
-                values = [document.get(name) for name in names]
-            else:
-                raise UserError(f"documents: number {i}: the ranker reads {column}, which it does not have")
-            if len(values) != len(names):
-                raise UserError(
-                    f"documents: number {i}: {column} has {len(values)} numbers, the ranker reads {len(names)}"
-                )
-            found += values
-        return checked_numbers(found, f"documents: number {i}")[self._order]
+        """Read a document's vector ``[F]``, in the order of ``names``."""
+        values = document.get(FEATURES)
+        if not isinstance(values, list) or len(values) != len(self.features):
+            raise UserError(
+                f"documents: number {i}: the ranker reads {FEATURES}, a list of {len(self.features)} numbers in the "
+                "order of GET /info"
+            )
+        return _numbers(values, f"documents: number {i}: {FEATURES}")
 
     def scores(self, question: Question) -> Array:
         """Compute raw scores of a question's documents, ``[n]`` float32."""
@@ -128,8 +129,7 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
         name, equals, folder = word.partition("=")
         if not equals or Path(word).exists():
             name, folder = run_name(word), word
-        if not NAME.fullmatch(name):
-            raise UserError(f"{word}: {name!r} is not a name; use letters, digits and . _ : / + -")
+        name = as_name(name)  # without what would break a label of the metrics
         if name in folders:
             raise UserError(f"{word}: there is a ranker {name!r} already; call it NAME={folder}")
         folders[name] = folder
@@ -138,24 +138,10 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
     return folders
 
 
-def checked_text(value: Any, where: str, hint: str = "") -> str:
-    """Check that a value is text without halves of characters."""
-    if not isinstance(value, str):
-        raise UserError(f"{where}: expected a text, not {reprlib.repr(value)}{hint}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"{where}: has half of a character at {error.start}, {value[error.start]!r}") from error
-    return value
-
-
-def checked_numbers(values: Any, where: str) -> Array:
+def _numbers(values: list[Any], where: str) -> Array:
     """Convert a list of numbers to float32, ``[n]``; null becomes NaN."""
-    if not isinstance(values, list):
-        raise UserError(f"{where}: expected a list of numbers, not {reprlib.repr(values)}")
     for i, value in enumerate(values):
-        number = type(value) in (int, float) and (value != value or abs(value) <= FLOAT32)
-        if not (number or value is None):
+        if not (value is None or (type(value) in (int, float) and abs(value) <= FLOAT32)):
             raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
     return np.array(values, dtype=np.float32)
 
@@ -190,30 +176,20 @@ class Body:
             raise UserError("body: not a JSON object; send one with query and documents")
         tei = "texts" in fields and "documents" not in fields
         documents, returned = ("texts", "return_text") if tei else ("documents", "return_documents")
-        known = {"model", "query", documents, "instruction", "top_n", returned, "raw_scores"}
         for name, value in fields.items():
-            if name not in known and value is not None and value not in NEUTRAL.get(name, ()):
+            if name in FIELDS and not (type(value) is FIELDS[name][0] or (value is None and name != "query")):
+                raise UserError(f"{name}: expected {FIELDS[name][1]}, not {reprlib.repr(value)}")
+            if name not in (*FIELDS, documents) and value is not None and value not in NEUTRAL.get(name, ()):
                 raise UserError(f"{name[:100]}: {reprlib.repr(value)} is not supported; leave it out")
         if not isinstance(fields.get(documents), list) or not fields[documents]:
             raise UserError(f"{documents}: expected texts or objects, not {reprlib.repr(fields.get(documents))}")
-        top, model, instruction = fields.get("top_n"), fields.get("model"), fields.get("instruction")
-        if top is not None and (type(top) is not int or top < 1):
-            raise UserError(f"top_n: expected a whole number from 1, not {reprlib.repr(top)}")
-        if model is not None and not isinstance(model, str):
-            raise UserError(f"model: expected a name, not {reprlib.repr(model)}")
-        for name in (returned, "raw_scores"):
-            if not isinstance(fields.get(name) or False, bool):
-                raise UserError(f"{name}: expected true or false, not {reprlib.repr(fields[name])}")
-        return cls(
-            model,
-            checked_text(fields.get("query"), "query"),
-            fields[documents],
-            None if instruction is None else checked_text(instruction, "instruction"),
-            top,
-            bool(fields.get(returned)),
-            bool(fields.get("raw_scores")),
-            tei,
-        )
+        if "query" not in fields:
+            raise UserError("query: missing; send a text")
+        if (top := fields.get("top_n")) is not None and top < 1:
+            raise UserError(f"top_n: expected a whole number from 1, not {top}")
+        model, instruction = fields.get("model"), fields.get("instruction")
+        flags = bool(fields.get(returned)), bool(fields.get("raw_scores"))
+        return cls(model, fields["query"], fields[documents], instruction, top, *flags, tei)
 
     def answer(self, ranker: Ranker, texts: Sequence[str], scores: Array) -> Any:
         """Sort documents, best first; equal scores keep the order of the documents."""

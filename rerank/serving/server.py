@@ -27,14 +27,14 @@ def serve(
 ) -> None:
     """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
 
-    Ctrl-C and SIGTERM let the requests that were accepted finish. Where RERANK_API_KEY is set, requests need the key.
+    Ctrl-C and SIGTERM let accepted requests finish. If RERANK_API_KEY is set, requests need the key.
 
     Args:
-        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first answers who names none.
-        limits: what the service takes on.
-        host: where it listens; 0.0.0.0 is everywhere.
-        port: on which port; 0 takes a free one and says which.
-        precision: arithmetic of the encoders; auto takes bf16 where the hardware is fast at it.
+        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first is the default.
+        limits: limits of the service.
+        host: address to listen on; 0.0.0.0 is every address of the machine.
+        port: port to listen on; 0 takes a free one and prints it.
+        precision: floating-point format of the encoders; auto takes bf16 if the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
     """
@@ -47,37 +47,25 @@ def serve(
 
     folders = named(rankers)
     check_arguments(serve, {"port": port, "token_budget": token_budget})
-    bound = _bound(host, port)
-    loaded = {name: Ranker(name, folder, precision, token_budget, instruction) for name, folder in folders.items()}
-    if len(loaded) == 1:  # of several, they are for the networks
-        check_scoring(loaded[next(iter(loaded))].model, precision, token_budget)
     key = os.environ.get(KEY) or None
     if key is not None and not (key := key.strip()):
         raise UserError(f"{KEY}: is blank; set a key, or unset it to serve without one")
-    server = server_of(loaded, limits, key)
-    place = f"[{host}]" if ":" in host else host
-    log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])
-    if key is None and host not in ("127.0.0.1", "::1", "localhost"):
-        log.warning("whoever reaches %s may ask; %s in the environment asks for a key", host, KEY)
     try:
-        server.run(sockets=[bound])
-    except Stopped as stop:
-        end = "left at once" if server.force_exit else "what was accepted is answered"
-        raise Stopped(stop.number, f"stopped by {name_of(stop.number)}; {end}") from None
-    finally:
-        bound.close()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket that has the port, and does not listen yet: nobody is to wait for rankers that load."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"port: nothing can listen at {host}:{port} ({reason}); choose another --port or --host"
-        ) from error
-    return found
+        bound = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        reason = f"nothing can listen at {host}:{port} ({error.strerror or error})"
+        raise UserError(f"port: {reason}; choose another --port or --host") from error
+    with bound:
+        loaded = {name: Ranker(name, folder, precision, token_budget, instruction) for name, folder in folders.items()}
+        if len(loaded) == 1:  # of several, they are for the networks
+            check_scoring(next(iter(loaded.values())).model, precision, token_budget)
+        server = server_of(loaded, limits, key)
+        place = f"[{host}]" if ":" in host else host
+        log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])
+        if key is None and host not in ("127.0.0.1", "::1", "localhost"):
+            log.warning("anybody who reaches %s can send requests; set %s to require a key", host, KEY)
+        try:
+            server.run(sockets=[bound])
+        except Stopped as stop:
+            end = "left at once" if server.force_exit else "accepted requests are answered"
+            raise Stopped(stop.number, f"stopped by {name_of(stop.number)}; {end}") from None

@@ -16,7 +16,7 @@ import numpy as np
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.models.base import Model
-from rerank.models.text.from_texts import TextScorer
+from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import duration, log
 from rerank.scoring.shared import score_shared
@@ -53,7 +53,7 @@ def dry_run(config: TrainConfig, output: str) -> str:
             config.model.check(some)
         return f"training: {_listed(splits.train)}; trees read all of them in every round, which is not timed"
     step, batch, batches, count = _timed_step(config, splits.train)
-    unit = "tokens" if isinstance(config.model, TextScorer) else "documents"
+    unit = "tokens" if isinstance(config.model, CrossEncoder) else "documents"
     parts = _size(config.model, splits.train, batches)
     trained = parts * count / len(batches)
     lines = [f"training: {_listed(splits.train)}, {count:,} steps over {config.epochs} epochs: {_text(trained, unit)}"]
@@ -121,7 +121,7 @@ def _size(model: Model, lists: Lists, batches: Sequence[Sequence[ListSample]]) -
     """Count the documents and the tokens of batches, ``[2]``; a feature vector counts as one token."""
     rows = np.concatenate([sample.rows for batch in batches for sample in batch])
     tokens = len(rows)
-    if isinstance(model, TextScorer):
+    if isinstance(model, CrossEncoder):
         tokens = int(model.inputs(lists).lengths(lists.row_numbers[rows]).sum())
     return np.array([len(rows), tokens], dtype=float)
 

@@ -40,8 +40,8 @@ def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureF
     shown = capsys.readouterr().out
     assert "nDCG@10" in shown and "t-test" in shown
     result = json.loads((tmp_path / "t.json").read_text())
-    assert len(result["runs"]) == 2
-    assert {difference["measure"] for difference in result["differences"]} == {"nDCG@10", "P@20", "AP", "RR"}
+    assert len(result["paths"]) == 2
+    assert {row["measure"] for row in result["rows"]} == {"nDCG@10", "P@20", "AP", "RR"}
     assert (tmp_path / "t.md").read_text().startswith("|")
     assert len((tmp_path / "q.tsv").read_text().splitlines()) == 1 + 2 * len(open_collection(collection).qrels() or {})
 

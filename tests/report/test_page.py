@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,9 @@ from rerank.lists.view import Lists
 from rerank.report.page import (
     ENTRIES,
     LENGTH,
-    RECALLS,
     TOP,
-    Report,
     choose,
     cut,
-    precision_recall,
     query_data,
     render_page,
     safe_json,
@@ -80,7 +76,7 @@ def test_page_holds_what_the_runs_say(report: Path, folder: Path) -> None:
 
 def test_counts_alone_have_no_query_by_query() -> None:
     made = per_query("NumRet", np.ones((1, 3)))
-    page = parsed(render_page(Report("made", [], {"a": made, "b": made}, "a")))
+    page = parsed(render_page("made", [], {"a": made, "b": made}, "a"))
     assert len(list(page.iter("script"))) == 1, "no data"
     assert queries_sentence(made) == "3 queries."
 
@@ -96,7 +92,7 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
     table = Section(name, ["run", name], [[TableCell(name), TableCell(shown, below=caption)]], [caption])
-    tree = parsed(render_page(Report(name, [table], {}, "")))
+    tree = parsed(render_page(name, [table], {}, ""))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
     cell = next(tree.iter("td"))
@@ -130,7 +126,7 @@ def test_pages_are_bounded_and_keep_what_changes_most() -> None:
     assert change[kept].min() >= change[left_out].max()
     assert kept == sorted(kept)
     runs: dict[str, Run] = {name: {query: [Scored("d", 1.0)] for query in queries} for name in tables}
-    tree = parsed(render_page(Report("many", [], tables, "run 0", runs, {query: {"d": 1} for query in queries})))
+    tree = parsed(render_page("many", [], tables, "run 0", runs, {query: {"d": 1} for query in queries}))
     told = next(details for details in tree.iter("details"))
     assert next(told.iter("summary")).text.startswith(f"{len(left_out)} of 400 queries are left out")
     assert next(told.iter("p")).text.split() == [queries[i] for i in left_out]
@@ -145,13 +141,13 @@ def test_values_left_out_by_the_policy_are_null() -> None:
 
 
 def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
-    parsed(render_page(Report("empty", [], {}, "")))
+    parsed(render_page("empty", [], {}, ""))
     for name in ("one.html", "page.htm"):
         qrels, path = folder / "lists" / "qrels.trec", tmp_path / name
         run(["evaluate", f"--qrels={qrels}", "--runs", str(folder / "a.trec"), "--measures=AP", f"--html={path}"])
         tree = parsed(path.read_text())
         heads = [" ".join(head.text.split()) for head in tree.iter("h2")]
-        assert heads == ["Measures", "Query by query", "Precision and recall"]
+        assert heads == ["Measures", "Query by query"]
         assert not data_of(tree)["texts"]
 
 
@@ -172,25 +168,3 @@ def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Pat
         run([*common, "--html=report.pdf"])
     with pytest.raises(UserError, match="lists: only a report shows it"):
         run([*common, "--lists=lists"])
-
-
-def test_precision_recall_is_averaged_over_queries() -> None:
-    # A relevant document at rank r has precision 1/r at every recall; two at ranks 1 and 4 have 1 up to half, then 2/4.
-    qrels = {"q": {"a": 1}, "r": {"a": 1, "b": 1}}
-    runs = {"x": {"q": [("z", 2.0), ("a", 1.0)], "r": [("a", 4.0), ("y", 3.0), ("z", 2.0), ("b", 1.0)]}}
-    expected = [(0.5 + (1.0 if recall <= 0.5 else 0.5)) / 2 for recall in RECALLS]
-    assert precision_recall(runs, qrels)["x"] == pytest.approx(expected)
-    graded, one = {"q": {"a": 1, "b": 2}}, {"x": {"q": [("a", 2.0), ("b", 1.0)]}}
-    assert [precision_recall(one, graded, rel=rel)["x"][-1] for rel in (1, 2)] == [1.0, 0.5]
-    assert not precision_recall({"x": {"q": [("b", 1.0)]}}, {"q": {"b": 0}}, "drop"), "no query is left"
-
-
-def test_curves_are_drawn_between_their_axes() -> None:
-    runs: dict[str, Run] = {"x": {"q": [Scored("a", 1.0)]}, "y": {"q": [Scored("b", 2.0)]}}
-    qrels = {"q": {"a": 1, "b": 0}}
-    values = {name: evaluate(one, qrels, "AP") for name, one in runs.items()}
-    page = render_page(Report("drawn", [], values, "x", runs, qrels))
-    right, wrong, *_ = re.findall(r'<g class="line s.">\s*<path d="(M[^"]+)"', page)
-    assert right.startswith("M52.0 12.0L") and right.endswith("L428.0 12.0")
-    assert wrong.startswith("M52.0 230.0L") and wrong.endswith("L428.0 230.0")
-    assert "x from 1.0000 to 1.0000; y from 0.0000 to 0.0000." in page

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import rerank
@@ -22,14 +21,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion")
     write_ranker(found["text"], {}, 1.0, place / "calibrated")
     add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
-    rng = np.random.default_rng(0)
-    columns = {"query_id": np.repeat(np.arange(20), 5), "doc_id": np.tile(np.arange(5), 20)}
-    columns |= {"grade": rng.integers(0, 2, 100), "bm25": rng.normal(size=100)}
-    columns |= {"f/1": rng.normal(size=100), "f/2": rng.normal(size=100)}
-    apart = rerank.MLP(hidden=[4], columns=["f/1", "bm25", "f/2"])
-    apart.prepare(rerank.Lists.from_dataframe(columns), 1)
-    (place / "apart").mkdir()
-    apart.save(place / "apart")
     prompt = f"{{instruction}}\n{PROMPT}"
     made = str(make_decoder(place / "qwen"))
     decoder = rerank.Decoder(made, template=prompt, instruction="Rank", query_length=16, document_length=32)
@@ -38,5 +29,5 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     attention.prepare(letor_lists(place / "train.txt"), 1)
     (place / "attention").mkdir()
     attention.save(place / "attention")
-    names = ("mixed", "mixed-mlp", "fusion", "calibrated", "decoder", "attention", "apart")
+    names = ("mixed", "mixed-mlp", "fusion", "calibrated", "decoder", "attention")
     return found | {name: place / name for name in names}

@@ -64,25 +64,13 @@ def test_features_are_fields(client: Client, folders: dict[str, Path]) -> None:
     for name in ("mlp", "trees", "attention"):
         expected = load_model(folders[name]).predict(FEATURES).tolist()
         assert client.scores(name, "", documents(features=rows)) == pytest.approx(expected, abs=1e-5)
-        single = [{"features/1": a, "features/2": b} for a, b in rows]
-        assert client.scores(name, "", single) == pytest.approx(expected, abs=1e-5)
     mixed = load_model(folders["mixed-mlp"])
     expected = mixed.mixed_given({"bm25": BM25}, mixed.model.predict(FEATURES)).tolist()
     assert client.scores("mixed-mlp", "", documents(features=rows, bm25=BM25)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_features_of_a_column_may_stand_apart(client: Client, folders: dict[str, Path]) -> None:
-    """They go to the model in its own order, as lists of a field or as fields."""
-    rows = [(a, b, c) for (a, c), b in zip(FEATURES.tolist(), BM25, strict=True)]
-    expected = load_model(folders["apart"]).predict(np.array(rows, np.float32)).tolist()
-    listed = [{"f": [a, c], "bm25": b} for a, b, c in rows]
-    single = [{"f/1": a, "bm25": b, "f/2": c} for a, b, c in rows]
-    for asked in (listed, single):
-        assert client.scores("apart", "", asked) == pytest.approx(expected, abs=1e-5)
-
-
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
-def test_the_shape_of_cohere_and_jina(client: Client, path: str) -> None:
+def test_answer_has_shape_of_cohere_and_jina(client: Client, path: str) -> None:
     status, answer = client.ask({"model": "text", "query": QUERY, "documents": TEXTS, "top_n": 3}, path)
     assert (status, list(answer)) == (200, ["id", "object", "model", "results"])
     assert answer["model"] == "text" and len(answer["results"]) == 3
@@ -95,7 +83,7 @@ def test_the_shape_of_cohere_and_jina(client: Client, path: str) -> None:
     assert [one["document"] for one in results] == [objects[one["index"]] for one in results]
 
 
-def test_the_shape_of_text_embeddings_inference(client: Client) -> None:
+def test_answer_has_shape_of_text_embeddings_inference(client: Client) -> None:
     status, answer = client.ask({"query": QUERY, "texts": TEXTS, "truncate": True})
     expected = client.scores("text", QUERY, TEXTS)
     assert status == 200
@@ -106,7 +94,7 @@ def test_the_shape_of_text_embeddings_inference(client: Client) -> None:
     assert [one["text"] for one in answer] == [TEXTS[one["index"]] for one in answer]
 
 
-def test_a_calibrated_ranker_answers_with_probabilities(client: Client) -> None:
+def test_calibrated_ranker_answers_with_probabilities(client: Client) -> None:
     raw = client.scores("calibrated", QUERY, TEXTS, raw_scores=True)
     assert raw == client.scores("text", QUERY, TEXTS) == client.scores("text", QUERY, TEXTS, raw_scores=True)
     expected = [1 / (1 + math.exp(0.5 - 2 * score)) for score in raw]
@@ -145,4 +133,4 @@ def test_metrics_count(client: Client) -> None:
     assert more("rerank_request_seconds_count") == 1
     assert 0 < more('rerank_scoring_seconds_total{model="text"}') <= more("rerank_request_seconds_sum")
     assert after["rerank_requests_inside"] == 0
-    assert after["process_resident_memory_bytes"] > 1 << 26 and more("process_cpu_seconds_total") > 0
+    assert after["process_resident_memory_bytes"] > 1 << 26

@@ -14,14 +14,14 @@ from tests.serving.client import Client, process, read_all
 
 KEY = "ein Schlüssel, 25 Zeichen"
 AUTHORISED = {"Authorization": f"Bearer {KEY}".encode().decode("latin-1")}  # in UTF-8, as curl sends it
-DOCUMENTS, CHARACTERS, BODY = 50, 5000, 1 << 20
+DOCUMENTS, BODY = 50, 1 << 20
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
 
 
 @pytest.fixture(scope="module")
 def client(folders: dict[str, Path]) -> Iterator[Client]:
     names = ("text", "mixed", "mlp", "trees", "fusion", "decoder")
-    limits = (f"--documents={DOCUMENTS}", f"--characters={CHARACTERS}", f"--body={BODY}", "--timeout=2")
+    limits = (f"--documents={DOCUMENTS}", f"--body={BODY}", "--timeout=2")
     environment = {"RERANK_API_KEY": f"{KEY}\n"}  # as files of secrets end
     with process(*(folders[name] for name in names), *limits, environment=environment) as stranger:
         yield Client(stranger.port, **AUTHORISED)
@@ -39,12 +39,12 @@ BODIES: list[tuple[bytes, int, str]] = [
     (b"null", 400, "not a JSON object"),
     (b"{}", 400, "documents: expected texts or objects"),
     (question(query=None), 400, "query: expected a text"),
-    (question(query="\ud800"), 400, "query: has half of a character"),
+    (question(query="\ud800"), 400, "unpaired surrogates"),
     (question(documents="jet"), 400, "documents: expected texts or objects"),
     (question(documents=["a", None]), 400, "number 1: expected a text"),
-    (question(documents=[{"body": "a"}]), 400, "number 0: text: expected a text"),
+    (question(documents=[{"body": "a"}]), 400, "number 0: expected a text"),
     *((question(top_n=value), 400, "top_n: expected a whole number") for value in (0, True, 1.0, "1")),
-    (question(model=7), 400, "model: expected a name"),
+    (question(model=7), 400, "model: expected a text"),
     (question(model="../../etc/passwd"), 404, "model: unknown model"),
     (question(raw_scores="yes"), 400, "raw_scores: expected true or false"),
     # fields that would change the scores
@@ -58,11 +58,10 @@ BODIES: list[tuple[bytes, int, str]] = [
     (question(model="mixed"), 400, "the ranker reads column bm25"),
     *((question(model="fusion", documents=[{"bm25": 1, "dense": x}]), 400, "value 0") for x in ("1", True, 1e39)),
     (question(model="mlp"), 400, "the ranker reads features"),
-    (question(model="mlp", documents=[{"features": [1]}]), 400, "has 1 numbers, the ranker reads 2"),
+    (question(model="mlp", documents=[{"features": [1]}]), 400, "a list of 2 numbers"),
     (question(model="mlp", documents=[{"features": [1, None]}]), 400, "has no value for 1 candidates"),
     # limits
     (question(documents=["a"] * (DOCUMENTS + 1)), 413, "51 documents; send at most 50"),
-    (question(documents=["a" * CHARACTERS]), 413, f"more than {CHARACTERS} characters"),
     (b" " * (5 << 20), 413, f"more than {BODY} bytes"),
 ]
 
@@ -126,13 +125,3 @@ def test_vanished_clients_leave_the_queue(client: Client) -> None:
                 connection.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:end])
     client.until("rerank_requests_inside", 0)
     assert client.ask(GOOD)[0] == 200
-
-
-@pytest.mark.slow
-def test_memory_of_a_long_text_is_returned(folders: dict[str, Path]) -> None:
-    """A million tokens take hundreds of megabytes, which the C library would keep."""
-    with process(folders["text"], "--characters=1100000") as client:
-        assert client.ask(GOOD)[0] == 200
-        before = client.metrics()["process_resident_memory_bytes"]
-        assert client.ask(GOOD | {"documents": ["\u4e00" * 1_050_000]})[0] == 200
-        assert client.metrics()["process_resident_memory_bytes"] - before < 100 << 20

@@ -70,8 +70,8 @@ def test_dl19_is_scored_and_measured_as_trec_does(shared_data: Path, tiny_model:
     measures = [nDCG @ 10, AP(rel=2), RR(rel=2)]
     words = ["--qrels", str(folder / "qrels"), "--runs", str(tmp_path / "run.trec"), "--json", str(tmp_path / "t.json")]
     assert main(["evaluate", *words, "--measures", " ".join(map(str, measures))]) == 0
-    (found,) = json.loads((tmp_path / "t.json").read_text())["runs"].values()
+    found = {row["measure"]: row["mean"] for row in json.loads((tmp_path / "t.json").read_text())["rows"]}
     qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels")))
     theirs = ir_measures.calc_aggregate(measures, qrels, ir_measures.read_trec_run(str(tmp_path / "run.trec")))
     for measure, value in theirs.items():
-        assert found["measures"][str(measure)] == pytest.approx(value, abs=1e-9)
+        assert found[str(measure)] == pytest.approx(value, abs=1e-9)
