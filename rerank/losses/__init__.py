@@ -23,17 +23,17 @@ _MODULES = {
     "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
 }
 _PARTS = ("Term", "Terms", "Ramp", "MinMax", "ReciprocalRank")
-"""What a sum of losses is made of."""
+"""Parts of a sum of losses."""
 
 _LOSSES = {name: module for module, names in _MODULES.items() for name in names}
-_HOMES = _LOSSES | dict.fromkeys((*_PARTS, "Schedule", "Scaling"), "terms")
+_HOMES = _LOSSES | dict.fromkeys((*_PARTS, "Scaling"), "terms")
 
 __all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
 __getattr__, __dir__ = lazy(__name__, _HOMES)
 
 
 def load_all() -> dict[str, type[Loss]]:
-    """Import every loss of the library: its classes by name, so that configs may call them by their short names.
+    """Import every loss of the library: classes by name, so that configurations may use short names.
 
     >>> load_all()["ListNet"]()
     ListNet()
@@ -42,7 +42,7 @@ def load_all() -> dict[str, type[Loss]]:
 
 
 def load_parts() -> dict[str, type]:
-    """Import what a sum of losses is made of: its classes by name, without those that are only a base.
+    """Import the parts of a sum of losses: classes by name, without abstract ones.
 
     >>> "Ramp" in load_parts()
     True

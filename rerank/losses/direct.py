@@ -27,8 +27,7 @@ class DirectMetric(Loss):
     tensor(0.3691)
 
     Args:
-        measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off; R or
-            Success with one.
+        measure: an ir-measures name or object: P, AP, nDCG, nERR or RR, with or without a cut-off.
         relaxation: the differentiable replacement of sorting.
         reduction: mean or sum over the lists from which something can be learned, or none.
 

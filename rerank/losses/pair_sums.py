@@ -12,10 +12,10 @@ from rerank.relaxations.backward import WithGradient
 from rerank.relaxations.order import FEW, places_of
 
 HELD = 3
-"""Numbers that a pair takes while its block is computed."""
+"""Numbers per pair in memory while a block is computed."""
 
 NEVER = -1e30
-"""How far the better document of a pair that does not count is behind: no loss, no derivative."""
+"""Score difference of a pair that does not count: so low that its loss and its derivative are 0."""
 
 Weight = Callable[[Tensor], Tensor]
 """Maps places of better documents ``[B, R]`` to a new ``[B, R, N]``, the weight of every pair (better, any)."""

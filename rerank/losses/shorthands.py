@@ -1,9 +1,9 @@
-"""Direct metrics under the names that people search for.
+"""Direct metrics under the names of their papers.
 
-A shorthand is a :class:`DirectMetric` with the relaxation and the default measure of its paper. For NDCG that is the
-uncut measure with gain 2^y - 1, so write ``SmoothINDCG("nDCG@10")`` for the linear gain of trec_eval. Other arguments
-are those of the relaxation, with the values of its paper by default; ``alpha="spread"`` (``tau``, ``strength``), which
-is not from a paper, takes the steepness from the spread of a list's scores.
+A shorthand is a :class:`DirectMetric` with the relaxation and the default measure of its paper. For NDCG this is the
+measure without cut-off and with gain 2^y - 1; ``SmoothINDCG("nDCG@10")`` has the linear gain of trec_eval. Other
+arguments are those of the relaxation, with the paper's values by default. ``alpha="spread"`` (``tau``, ``strength``),
+which is not from a paper, takes the steepness from the spread of a list's scores.
 
 >>> from rerank.losses import SmoothINDCG
 >>> loss = SmoothINDCG("nDCG@10", alpha=3)
@@ -52,39 +52,23 @@ class _SmoothI(_Shorthand):
 
 
 class SmoothIP(_SmoothI):
-    """P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10), by default P@10.
-
-    >>> SmoothIP()
-    SmoothIP(measure='P@10')
-    """
+    """P@k by :class:`SmoothI` (Thonet et al. 2021, Eq 10), by default P@10."""
 
     usual = "P@10"
 
 
 class SmoothIAP(_SmoothI):
-    """AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11).
-
-    >>> SmoothIAP()
-    SmoothIAP(measure='AP')
-    """
+    """AP by :class:`SmoothI` (Thonet et al. 2021, Eq 11)."""
 
     usual = "AP"
 
 
 class SmoothINDCG(_SmoothI):
-    """NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12).
-
-    >>> SmoothINDCG()
-    SmoothINDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`SmoothI` (Thonet et al. 2021, Eq 12)."""
 
 
 class NeuralNDCG(_Shorthand):
-    """NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6).
-
-    >>> NeuralNDCG()
-    NeuralNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by balanced :class:`NeuralSort` (Pobrotyn and Białobrzęski 2021, Eq 5; ``transposed=True``: Eq 6)."""
 
     def __init__(
         self,
@@ -102,11 +86,7 @@ class NeuralNDCG(_Shorthand):
 
 
 class SoftSortNDCG(_Shorthand):
-    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it; not theirs: ``tau="spread"``.
-
-    >>> SoftSortNDCG()
-    SoftSortNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it; not theirs: ``tau="spread"``."""
 
     def __init__(
         self, measure: str | None = None, reduction: Reduction = "mean", *, tau: Positive | Spread = 1.0
@@ -115,11 +95,7 @@ class SoftSortNDCG(_Shorthand):
 
 
 class FastSoftSortNDCG(_Shorthand):
-    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; not theirs: ``strength="spread"``.
-
-    >>> FastSoftSortNDCG()
-    FastSoftSortNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; not theirs: ``strength="spread"``."""
 
     def __init__(
         self,
@@ -133,11 +109,7 @@ class FastSoftSortNDCG(_Shorthand):
 
 
 class OptimalTransportNDCG(_Shorthand):
-    """NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it.
-
-    >>> OptimalTransportNDCG()
-    OptimalTransportNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`OptimalTransport`, as SmoothI's authors compare it."""
 
     def __init__(
         self,
@@ -163,41 +135,25 @@ class _Approx(_Shorthand):
 
 
 class ApproxP(_Approx):
-    """P@k by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``), by default P@10.
-
-    >>> ApproxP()
-    ApproxP(measure='P@10')
-    """
+    """P@k by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``), by default P@10."""
 
     usual = "P@10"
 
 
 class ApproxAP(_Approx):
-    """AP by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``).
-
-    >>> ApproxAP()
-    ApproxAP(measure='AP')
-    """
+    """AP by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``)."""
 
     usual = "AP"
 
 
 class ApproxMRR(_Approx):
-    """Reciprocal rank by :class:`Approx`: in no paper, after Qin's AP.
-
-    >>> ApproxMRR()
-    ApproxMRR(measure='RR')
-    """
+    """Reciprocal rank by :class:`Approx`: in no paper, after Qin's AP."""
 
     usual = "RR"
 
 
 class ApproxNDCG(_Approx):
-    """NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; not theirs: ``alpha="spread"``).
-
-    >>> ApproxNDCG()
-    ApproxNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; not theirs: ``alpha="spread"``)."""
 
 
 class _TwinSigmoid(_Shorthand):
@@ -213,38 +169,22 @@ class _TwinSigmoid(_Shorthand):
 
 
 class TwinSigmoidP(_TwinSigmoid):
-    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; not theirs: ``alpha="spread"``), by default P@10.
-
-    >>> TwinSigmoidP()
-    TwinSigmoidP(measure='P@10')
-    """
+    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; not theirs: ``alpha="spread"``), by default P@10."""
 
     usual = "P@10"
 
 
 class TwinSigmoidAP(_TwinSigmoid):
-    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; not theirs: ``alpha="spread"``).
-
-    >>> TwinSigmoidAP()
-    TwinSigmoidAP(measure='AP')
-    """
+    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; not theirs: ``alpha="spread"``)."""
 
     usual = "AP"
 
 
 class TwinSigmoidNDCG(_TwinSigmoid):
-    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; not theirs: ``alpha="spread"``).
-
-    >>> TwinSigmoidNDCG()
-    TwinSigmoidNDCG(measure="nDCG(dcg='exp-log2')")
-    """
+    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; not theirs: ``alpha="spread"``)."""
 
 
 class TwinSigmoidNERR(_TwinSigmoid):
-    """NERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; not theirs: ``alpha="spread"``), by default nERR@10.
-
-    >>> TwinSigmoidNERR()
-    TwinSigmoidNERR(measure='nERR@10')
-    """
+    """NERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; not theirs: ``alpha="spread"``), by default nERR@10."""
 
     usual = "nERR@10"

@@ -1,4 +1,4 @@
-"""What training minimises: one loss of the grades, or a sum of losses, each with its target, its scaling and weight."""
+"""Training objectives: one loss on the relevance labels, or a weighted sum of losses with targets of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rerank.settings.ranges import NotNegative, Positive, Share, check_arguments
 from rerank.storage.arrow import Array
 
 GRADES = "grades"
-"""The target that is no column: the judged grades."""
+"""The target that is not a column: the judged relevance labels."""
 
 
 class Scaling(Described, ABC):
@@ -30,7 +30,7 @@ class Scaling(Described, ABC):
 
     @abstractmethod
     def __call__(self, values: Array) -> Array:
-        """The targets of a list, ``[N]``, from ``[N]`` float, both NaN where the column has no value."""
+        """Compute the targets of a list, ``[N]``, from ``[N]`` float; both are NaN if the column has no value."""
 
 
 class MinMax(Scaling):
@@ -38,13 +38,13 @@ class MinMax(Scaling):
 
     .. math:: y_i = top \cdot (v_i - \min v) / (\max v - \min v)
 
-    Equal values become 0, so that nothing is learned from such a list.
+    Equal values become 0, so such a list has no gradient.
 
     >>> MinMax(top=4)(np.array([3.0, 1.0, np.nan, 2.0]))
     array([ 4.,  0., nan,  2.])
 
     Args:
-        top: the target of the largest value; 1, or the highest grade to stand beside grades.
+        top: the target of the largest value; 1, or the highest grade if it is combined with a loss on grades.
     """
 
     def __init__(self, top: Positive = 1.0) -> None:
@@ -63,14 +63,14 @@ class ReciprocalRank(Scaling):
 
     .. math:: y_i = (k + 1) / (k + r_i)
 
-    For teachers that give an order and no scores, such as language models that permute passages. The first document
-    has 1. Equal values share their mean rank.
+    For teachers that give an order without scores, such as language models that permute passages. The first document
+    has the gain 1. Equal values share their mean rank.
 
     >>> ReciprocalRank()(np.array([7.0, 9.0, np.nan, 8.0]))
     array([0.33333333, 1.        ,        nan, 0.5       ])
 
     Args:
-        k: flattens the gains; 60 in reciprocal rank fusion, 0 for the plain reciprocal.
+        k: constant that flattens the gains; 60 in reciprocal rank fusion, 0 for the plain reciprocal.
     """
 
     def __init__(self, k: NotNegative = 0.0) -> None:
@@ -82,22 +82,7 @@ class ReciprocalRank(Scaling):
         return (self.k + 1) / (self.k + Series(values).rank(ascending=False).to_numpy())
 
 
-class Schedule(Described, ABC):
-    """The weight of a term over a training.
-
-    >>> class Late(Schedule):
-    ...     def __call__(self, share: float) -> float:
-    ...         return share**2
-    >>> Late()(0.5)
-    0.25
-    """
-
-    @abstractmethod
-    def __call__(self, share: float) -> float:
-        """The weight, at least 0, after a share of all steps (from 0, below 1); at 0 the term is not computed."""
-
-
-class Ramp(Schedule):
+class Ramp(Described):
     r"""A weight that changes linearly from one value to another, and is constant before and after.
 
     .. math:: w(t) = a + (b - a) \min\Bigl(1, \max\bigl(0, \tfrac{t - t_0}{t_1 - t_0}\bigr)\Bigr)
@@ -111,8 +96,8 @@ class Ramp(Schedule):
     Args:
         start: the weight up to ``since``.
         end: the weight from ``until`` on.
-        since: share of all steps after which it starts to change.
-        until: the share of all steps at which it has changed; the same as ``since`` for a switch.
+        since: share of all steps after which the weight starts to change.
+        until: share of all steps after which it stays at ``end``; the same as ``since`` for a switch.
 
     Raises:
         ValueError: a negative weight, or shares out of order.
@@ -144,10 +129,10 @@ class Term:
 
     Attributes:
         loss: the loss.
-        target: ``grades`` for the judgments, else the name of a column: a teacher's scores, clicks, any number per
-            candidate. Candidates without one (NaN) are left out of this term.
-        weight: how much the term counts; a number, or a schedule over the training.
-        scaling: transforms the column's values first, list by list; None takes them as they are.
+        target: ``grades`` for the relevance labels, or the name of a column: a teacher's scores, clicks, any number
+            per candidate. Candidates without a value (NaN) are left out of this term.
+        weight: weight of the term; a number, or a :class:`Ramp` over the training run.
+        scaling: transformation of the column's values, list by list; by default there is none.
 
     Raises:
         UserError: a negative weight, or a scaling of grades.
@@ -155,7 +140,7 @@ class Term:
 
     loss: Loss
     target: str = GRADES
-    weight: NotNegative | Schedule = 1.0
+    weight: NotNegative | Ramp = 1.0
     scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
@@ -166,8 +151,8 @@ class Term:
             raise UserError("loss.reduction: training needs mean or sum, not none")
 
     def weight_at(self, share: float) -> float:
-        """The weight after this share of the training's steps."""
-        return self.weight(share) if isinstance(self.weight, Schedule) else self.weight
+        """Return the weight after this share of all steps."""
+        return self.weight(share) if isinstance(self.weight, Ramp) else self.weight
 
 
 class Terms(Criterion):
@@ -175,15 +160,15 @@ class Terms(Criterion):
 
     .. math:: \ell = \sum_t w_t(\tau) \frac{1}{|L_t|} \sum_{b \in L_t} \ell_t(s_b, y_{tb})
 
-    over terms t with weight :math:`w_t` at the share τ of the training, target :math:`y_t`, and the lists
-    :math:`L_t` of a batch from which this term can learn; a list may teach one term and not another.
+    over terms t with weight :math:`w_t` after the share τ of all steps, target :math:`y_t`, and the lists :math:`L_t`
+    of a batch from which this term can learn; a list may have a signal for one term and none for another.
 
     >>> from rerank.losses import KLDivergence, Ramp, SmoothINDCG
     >>> Terms([Term(KLDivergence(), target="teacher", weight=Ramp(1, 0)), Term(SmoothINDCG())]).columns
     ['teacher']
 
     Args:
-        terms: the terms, one at least.
+        terms: the terms, at least one.
 
     Raises:
         UserError: no term.
@@ -200,7 +185,7 @@ class Terms(Criterion):
 
 
 def terms_of(criterion: Criterion) -> Sequence[Term]:
-    """The terms of what is minimised; a loss alone is one term, of the grades."""
+    """List the terms of an objective; a single loss is one term, on the relevance labels."""
     if isinstance(criterion, Terms):
         return criterion.terms
     assert isinstance(criterion, Loss)
@@ -208,5 +193,5 @@ def terms_of(criterion: Criterion) -> Sequence[Term]:
 
 
 def columns_of(criterion: Criterion | None) -> list[str]:
-    """The columns that a configuration's loss reads, each once."""
+    """List the columns that an objective reads, each once."""
     return criterion.columns if isinstance(criterion, Terms) else []

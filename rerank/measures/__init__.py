@@ -1,11 +1,11 @@
-"""Measures of a ranked list, exact and relaxed: P, AP, nDCG, nERR, RR, R and Success, under ir-measures names."""
+"""Measures of a ranked list, exact and relaxed: P, AP, nDCG, nERR and RR, under the names of ir-measures."""
 
 from __future__ import annotations
 
 from rerank.lazy import lazy
 
 _HOMES = {
-    **dict.fromkeys(("AP", "P", "R", "RR", "Success"), "binary"),
+    **dict.fromkeys(("AP", "P", "RR"), "binary"),
     **dict.fromkeys(("nDCG", "nERR"), "graded"),
     **{"Measure": "base", "parse": "names"},
 }

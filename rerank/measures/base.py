@@ -1,4 +1,4 @@
-"""What a measure is: a name, what counts as relevant, and how it is computed from indicators or from ranks."""
+"""Base classes of measures, which are computed from rank indicators or from soft ranks."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 
 def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | None) -> Tensor | float:
-    """How far documents are within the cut-off, ``[B, R]``.
+    """Compute how far documents are within the cut-off, from 0 to 1: ``[B, R]``.
 
-    ``sigmoid(beta (k + shift - r))`` for smooth ranks, with ``cutoff_shift``; 0 or 1 by the exact rank for relaxations
-    whose ranks have exact values; 1 without a cut-off.
+    This is ``sigmoid(beta (k + shift - r))`` for smooth ranks, with ``cutoff_shift``; 0 or 1 for relaxations whose
+    ranks have exact values; 1 without a cut-off.
 
-    Where the relaxation has a steepness for scores, ``sigmoid(steepness (s - c))`` with c midway between the k-th score
-    and the next: soft ranks of scores that are close together all lie near the middle of the list, far beyond a cut-off
-    of a few ranks, and a sigmoid over ranks has no slope there. Exact ranks take its gradient and keep their value.
+    If the relaxation has a steepness for scores, it is ``sigmoid(steepness (s - c))`` with c midway between the k-th
+    score and the next. Soft ranks of scores that are close together all lie near the middle of the list, far beyond a
+    cut-off of a few ranks, and there a sigmoid over ranks has no slope. Exact ranks take its gradient and keep their
+    value.
     """
     if cutoff is None:
         return 1.0
@@ -38,11 +39,11 @@ def inside(relaxation: SoftRanks, batch: Batch, ranks: Tensor, cutoff: int | Non
 
 
 def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
-    """Midway between the scores at the last place within the cut-off and the next, ``[B, 1]``.
+    """Compute the score midway between the k-th and the next, ``[B, 1]``.
 
-    Two documents are a noisy place to push against, and none at all would let a list lift all of its scores. So the
-    gradient is that of the threshold c of a soft selection, ``sum_j sigmoid(steepness (s_j - c)) = constant``: what
-    comes in pushes out those near the cut-off.
+    Its gradient is that of the threshold c of a soft selection, ``sum_j sigmoid(steepness (s_j - c)) = constant``: a
+    document that comes in pushes out those near the cut-off. The gradient of the two scores themselves would be noisy,
+    and without any a list could raise all of its scores.
     """
     import torch
 
@@ -58,7 +59,7 @@ def _threshold(batch: Batch, cutoff: int, steepness: Tensor) -> Tensor:
 
 
 def behind(relaxation: SoftRanks, batch: Batch, ranks: Tensor) -> Tensor:
-    """Logits of "document i is behind document j", by ranks or by scores: ``[B, R, R]``."""
+    """Compute logits of "document i is behind document j", from ranks or from scores: ``[B, R, R]``."""
     steepness = relaxation.score_steepness(batch)
     if steepness is not None:
         scores = batch.at_rows(batch.scores)
@@ -70,8 +71,8 @@ def behind(relaxation: SoftRanks, batch: Batch, ranks: Tensor) -> Tensor:
 class Measure(ABC):
     """A measure of ranked lists, exact (:meth:`exact`, at best 1) or made differentiable (:meth:`relaxed`).
 
-    A relaxed measure may exceed 1, where a document has weight at several ranks (SmoothI), or many are half inside a
-    cut-off.
+    A relaxed measure may exceed 1 if a document has weight at several ranks (SmoothI), or if many documents are half
+    inside the cut-off.
 
     Its ``str`` is its ir-measures name, which :func:`rerank.measures.parse` reads back.
 
@@ -82,11 +83,10 @@ class Measure(ABC):
     tensor([0.5000])
 
     Args:
-        cutoff: the number of ranks that are looked at, 1 or more; None for the whole list.
+        cutoff: the number of ranks that count, 1 or more; None for the whole list.
     """
 
     name: ClassVar[str]
-    needs_cutoff: ClassVar[bool] = False
 
     cutoff: int | None = None
 
@@ -100,21 +100,21 @@ class Measure(ABC):
         return f"{self.name}{settings}" + (f"@{self.cutoff}" if self.cutoff is not None else "")
 
     def relevant(self, labels: Tensor) -> Tensor:
-        """Which documents are relevant, ``[B, N]`` bool: of grades above 0. A list without any has the measure 0."""
+        """Find the relevant documents, ``[B, N]`` bool: grades above 0. Without any, a list has the measure 0."""
         return labels > 0
 
     @abstractmethod
     def from_indicators(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """The measure from rank indicators, ``[B]``; scores and labels are zero where padded."""
+        """Compute the measure from rank indicators, ``[B]``; scores and labels are zero where padded."""
 
     @abstractmethod
     def from_ranks(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """The measure from soft ranks, ``[B]``; ``batch.rows`` hold every relevant document."""
+        """Compute the measure from soft ranks, ``[B]``; ``batch.rows`` hold every relevant document."""
 
     def exact(self, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The exact measure of every list, without gradient; the arguments are those of :meth:`relaxed`.
+        """Compute the exact measure of every list, without gradient; the arguments are those of :meth:`relaxed`.
 
-        Documents of one score stay in the order in which they are given.
+        Documents with equal scores keep their order.
         """
         return self.relaxed(Exact(), scores.detach(), labels, mask)
 
@@ -126,10 +126,10 @@ class Measure(ABC):
         mask: Tensor | None = None,
         seeds: Tensor | None = None,
     ) -> Tensor:
-        """The measure of every list, differentiable in the scores.
+        """Compute the measure of every list, differentiable in the scores.
 
         Args:
-            relaxation: what stands in for sorting.
+            relaxation: the differentiable replacement of sorting.
             scores: ``[B, N]`` floating point; float16 and bfloat16 are computed in float32.
             labels: ``[B, N]`` grades.
             mask: ``[B, N]`` bool, True for real documents; None when all are real.
@@ -153,7 +153,7 @@ class Measure(ABC):
     def compute(
         self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None = None
     ) -> Tensor:
-        """What :meth:`relaxed` does, for checked arguments that are zero where padded and of one dtype."""
+        """Compute :meth:`relaxed` for checked arguments of one dtype that are zero where padded."""
         import torch
 
         values = []
@@ -169,18 +169,18 @@ class Measure(ABC):
         return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
 
     def check(self, relaxation: Relaxation) -> None:
-        """Raise a ValueError where the relaxation is not defined for this measure."""
+        """Raise a ValueError if the relaxation is not defined for this measure."""
         if relaxation.measures is not None and self.name not in relaxation.measures:
             raise UserError(f"{relaxation!r} is defined for {', '.join(relaxation.measures)}, not for {self}")
 
     def depth(self, mask: Tensor) -> int:
-        """How many ranks to compute for a padded batch: ``min(cutoff, N)``."""
+        """Return the number of ranks to compute for a padded batch: ``min(cutoff, N)``."""
         return mask.shape[1] if self.cutoff is None else min(self.cutoff, mask.shape[1])
 
 
 @dataclass(frozen=True)
 class BinaryMeasure(Measure):
-    """A measure that only asks whether a document is relevant, ``b_i = [y_i >= rel]``.
+    """A measure of binary relevance, ``b_i = [y_i >= rel]``.
 
     >>> from rerank.measures import AP
     >>> AP(rel=2).relevant(torch.tensor([[0, 1, 2]]))
@@ -193,34 +193,34 @@ class BinaryMeasure(Measure):
         return labels >= self.rel
 
     def hits(self, relaxation: RankIndicators, scores: Tensor, labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Which documents are relevant, ``[B, N]``, and how relevant the ranks are, ``[B, depth]``."""
+        """Compute the relevance of documents, ``[B, N]``, and the expected relevance at ranks, ``[B, depth]``."""
         relevant, depth = self.relevant(labels).to(scores.dtype), self.depth(mask)
         return relevant, relaxation.expected(scores, relevant, mask, depth) * first(mask, depth)
 
     def within(self, relaxation: SoftRanks, batch: Batch) -> Tensor:
-        """Relevant documents, as far as they are within the cut-off, ``[B, R]``."""
+        """Compute the relevance of documents times how far they are within the cut-off, ``[B, R]``."""
         ranks = relaxation.ranks(batch)
         hits = batch.at_rows(self.relevant(batch.labels)) * inside(relaxation, batch, ranks, self.cutoff)
         return hits * batch.at_rows(batch.exact) / ranks if relaxation.exact_ranks else hits * ranks.new_ones(())
 
 
 def positions(depth: int, like: Tensor) -> Tensor:
-    """The ranks 1 to depth as ``[depth]`` of the dtype of ``like``."""
+    """Return the ranks 1 to depth, ``[depth]``, in the dtype of ``like``."""
     import torch
 
     return torch.arange(1, depth + 1, dtype=like.dtype, device=like.device)
 
 
 def ratio(value: Tensor, best: Tensor) -> Tensor:
-    """``value / best``, and 0 where the best is 0: a list without relevant documents."""
+    """Compute ``value / best``, or 0 if the best is 0: a list without relevant documents."""
     some = best > 0
     return value.where(some, 0.0) / best.where(some, 1.0)
 
 
 def survival(p: Tensor) -> Tensor:
-    """``q_r = prod_{l < r} (1 - p_l)`` along the last dimension.
+    """Compute ``q_r = prod_{l < r} (1 - p_l)`` along the last dimension.
 
-    By doubling rather than cumprod, whose gradient divides by its input and looks for zeros on the host.
+    Doubling replaces cumprod, whose gradient divides by its input and would force a GPU to synchronise.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""From an ir-measures name or object to a measure."""
+"""Parse ir-measures names and objects into measures."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest
 from rerank.measures.base import Measure
-from rerank.measures.binary import AP, RR, P, R, Success
+from rerank.measures.binary import AP, RR, P
 from rerank.measures.graded import nDCG, nERR
 from rerank.settings.described import class_path, find_class
 
 if TYPE_CHECKING:
     import ir_measures
 
-MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR, R, Success)}
+MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR)}
 LONGEST = 300
 """Characters of a measure with its parameters; a number of so many digits is still a float."""
 
 ALIASES = {"map": "AP", "mrr": "RR", "ndcg": "nDCG", "nerr": "nERR", "precision": "P", "recall": "R", "ap": "AP"}
 ALIASES |= {"rr": "RR", "p": "P", "r": "R", "success": "Success", "hit": "Success", "hits": "Success"}
 ALIASES |= {"hit_rate": "Success", "hr": "Success"}
-"""Measures by the names that people type, in lower case."""
+"""Other names of measures, in lower case."""
 
 
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
-    """The measure of an ir-measures name such as ``nDCG@10``, ``AP(rel=2)`` or ``nDCG(dcg='exp-log2')@10``.
+    """Parse an ir-measures name such as ``nDCG@10``, ``AP(rel=2)`` or ``nDCG(dcg='exp-log2')@10``.
 
     >>> parse("nDCG@10").cutoff
     10
@@ -35,14 +35,14 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
         measure: a name, an ir-measures object, or a measure, which is returned as it is.
 
     Raises:
-        UserError: not a measure that can be trained on, or not with these parameters.
+        UserError: the measure cannot be trained on, or not with these parameters.
     """
     if isinstance(measure, Measure):
         return measure
     text = str(measure).strip()
     name, settings = read_name(text)
     name = ALIASES.get(name.lower(), name)
-    if "." in name:  # a class of one's own
+    if "." in name:  # a user's class
         own = find_class(name, Measure, f"measure {text!r}")
         try:
             return own(**settings)
@@ -62,13 +62,11 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
             right, wanted = value in ("log2", "exp-log2"), "'log2' or 'exp-log2'"
         if not right:
             raise UserError(f"measure {text!r}: {key} must be {wanted}, not {value!r}")
-    if kind.needs_cutoff and "cutoff" not in settings:
-        raise UserError(f"measure {text!r}: needs a cut-off, such as {name}@10")
     return kind(**settings)
 
 
 def read_name(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of ``name(key=value, ...)@cutoff``."""
+    """Split ``name(key=value, ...)@cutoff`` into name and parameters."""
     if len(text) > LONGEST:
         raise UserError(f"measure {text[:40]!r} ...: no measure has {len(text):,} characters")
     problem = UserError(f"measure {text!r} is not of the form nDCG@10 or AP(rel=2)@100")
@@ -85,7 +83,7 @@ def read_name(text: str) -> tuple[str, dict[str, Any]]:
             node = node.func
     except (SyntaxError, ValueError, TypeError):  # TypeError: a list as a dictionary's key
         raise problem from None
-    if isinstance(node, ast.Attribute):  # a measure of one's own: my_module.MyMeasure@10
+    if isinstance(node, ast.Attribute):  # a user's measure: my_module.MyMeasure@10
         return ast.unparse(node), settings
     if not isinstance(node, ast.Name):
         raise problem
@@ -93,7 +91,7 @@ def read_name(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def name_of(measure: Measure) -> str:
-    """The name that :func:`parse` reads back: of a class of one's own its import path.
+    """Return the name that :func:`parse` reads back; for a class of your own, its import path.
 
     >>> name_of(nDCG(cutoff=10))
     'nDCG@10'

@@ -1,6 +1,6 @@
-"""Relaxations: what makes a ranking differentiable, one file each.
+"""Relaxations of sorting, which make ranking measures differentiable.
 
-``RankIndicators`` say how much of each document sits at each rank, ``SoftRanks`` give each document a real rank.
+:class:`RankIndicators` give each rank a distribution over documents, :class:`SoftRanks` give each document a real rank.
 Names are imported at their first use, so that ``import rerank.relaxations`` does not import torch.
 """
 
@@ -20,7 +20,7 @@ __getattr__, __dir__ = lazy(__name__, _HOMES)
 
 
 def load_all() -> dict[str, type]:
-    """Import every relaxation to train with: its class by name, so that configs may call it by its short name.
+    """Import every relaxation to train with: classes by name, so that configurations may use short names.
 
     >>> "SmoothI" in load_all()
     True

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from rerank.relaxations.backward import full_precision
-from rerank.relaxations.order import lowest
 
 LOOK = 8
 """Rounds between two checks whether lists have converged."""
@@ -42,17 +41,6 @@ def balanced_product(
         ``[B, V, N]``.
     """
     return _Balanced.apply(logits.exp(), values, rows, columns, rounds, tolerance, softmax)
-
-
-def log_balanced(logits: Tensor, rows: Tensor, columns: Tensor, rounds: int) -> Tensor:
-    """Balance with logarithms, for entries whose exponential would underflow: ``diag(a) M diag(b)``, ``[B, N, N]``."""
-    nothing = lowest(logits)
-    left = torch.zeros_like(logits[:, 0]).masked_fill(~rows, nothing)
-    right = left
-    for _ in range(rounds):
-        right = -(logits + left[:, :, None]).logsumexp(dim=1).masked_fill(~columns, -nothing)
-        left = -(logits + right[:, None, :]).logsumexp(dim=2).masked_fill(~rows, -nothing)
-    return (logits + left[:, :, None] + right[:, None, :]).exp()
 
 
 class _Balanced(torch.autograd.Function):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
-from rerank.relaxations.sinkhorn import balanced_product, log_balanced
-from rerank.settings.ranges import Count, Positive
+from rerank.relaxations.sinkhorn import balanced_product
+from rerank.settings.ranges import Count, Range
 
-_PLAIN = 0.03  # exp(-cost / epsilon), with costs up to 1, and its potentials are far from underflow from here on
+SHARP = 0.03
+"""With a smaller epsilon the plan is computed in float64: exp(-1 / epsilon) would underflow in float32."""
 
 
 class OptimalTransport(RankIndicators):
@@ -23,7 +26,7 @@ class OptimalTransport(RankIndicators):
     scores make it blind to their scale. Tied documents share their ranks evenly. A small epsilon needs more
     iterations: its limit is the exact measure only when the iterations have converged.
 
-    Memory is that of a few N x N matrices a list; with epsilon below .03, of as many as there are iterations.
+    Memory is that of a few N x N matrices a list.
 
     >>> scores, mask = torch.tensor([[1.0, 2.0]]), torch.ones(1, 2, dtype=torch.bool)
     >>> OptimalTransport(epsilon=0.5).indicators(scores, mask, depth=1)  # z = sigmoid(-1), sigmoid(1)
@@ -32,26 +35,24 @@ class OptimalTransport(RankIndicators):
     tensor([0.2841, 0.7159])
 
     Args:
-        epsilon: strength of the entropy; exact as it goes to 0, with enough iterations.
+        epsilon: strength of the entropy, at least .004; nearly exact there, with enough iterations.
         iterations: Sinkhorn iterations.
     """
 
-    def __init__(self, epsilon: Positive = 0.1, iterations: Count = 50) -> None:
+    def __init__(self, epsilon: Annotated[float, Range(0.004)] = 0.1, iterations: Count = 50) -> None:
         self.epsilon, self.iterations = epsilon, iterations
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
-        if self.epsilon < _PLAIN:
-            return log_balanced(self._logits(scores, mask), first(mask), mask, self.iterations)[:, :depth]
         every = torch.diag_embed(mask.to(scores.dtype))
         return self._balanced(scores, every, mask)[:, :, :depth].transpose(1, 2)
 
     def expected(self, scores: Tensor, values: Tensor, mask: Tensor, depth: int) -> Tensor:
-        if self.epsilon < _PLAIN:
-            return super().expected(scores, values, mask, depth)
         return self._balanced(scores, values[:, None, :], mask)[:, 0, :depth]
 
     def _balanced(self, scores: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-        return balanced_product(self._logits(scores, mask), values, first(mask), mask, self.iterations)
+        dtype = torch.float64 if self.epsilon < SHARP else scores.dtype
+        logits = self._logits(scores.to(dtype), mask)
+        return balanced_product(logits, values.to(dtype), first(mask), mask, self.iterations).to(scores.dtype)
 
     def _logits(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Compute minus the cost of each document at each rank, over epsilon: ``[B, N, N]``."""

@@ -102,8 +102,6 @@ MEASURES = [
     Spec("nERR", 3, max_rel=4),
     Spec("RR"),
     Spec("RR", 3, rel=2),
-    Spec("R", 3),
-    Spec("Success", 2),
 ]
 
 INDICATORS = {

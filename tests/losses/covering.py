@@ -11,9 +11,6 @@ from rerank.relaxations import RankIndicators, SoftRanks
 from tests.losses.cases import CASES
 from tests.losses.properties import Case
 
-RANKED = ("P", "AP", "nDCG", "nERR", "RR")
-"""Measures that are covered with every class of relaxations; R and Success share the code of P."""
-
 
 def features(make: Callable[..., Loss]) -> set[Any]:
     """Return what a case covers: classes, options with their values, and measures with classes of relaxations."""
@@ -24,8 +21,7 @@ def features(make: Callable[..., Loss]) -> set[Any]:
     measure, relaxation = call.args
     name = measure.partition("(")[0].partition("@")[0]
     family = RankIndicators if isinstance(relaxation, RankIndicators) else SoftRanks
-    pairs = {(family, measure), *({(type(relaxation), name)} if name in RANKED else ())}
-    return {repr(relaxation), *pairs, *options}
+    return {repr(relaxation), (family, measure), (type(relaxation), name), *options}
 
 
 def covering(cases: list[Case]) -> set[str]:

@@ -64,20 +64,13 @@ def _best(y: Tensor, depth: int) -> Tensor:
     return y.sort(descending=True).values[:depth]
 
 
-def _within(spec: Spec, hits: Tensor, b: Tensor) -> Tensor:
-    """Precision, recall or success, of how far relevant documents are within the cut-off."""
-    if spec.name == "Success":
-        return 1 - math.prod(1 - hit for hit in hits)
-    return hits.sum() / (b.sum() if spec.name == "R" else spec.k or len(b))
-
-
 def from_indicators(spec: Spec, matrix: Tensor, y: Tensor, gain_of: str = "documents") -> Tensor:
     """A measure from rank indicators."""
     depth, rows = spec.depth(y), matrix[: spec.depth(y)]
     b = spec.binary(y)
     hits = rows @ b
-    if spec.name in ("P", "R", "Success"):
-        return _within(spec, hits, b)
+    if spec.name == "P":
+        return hits.sum() / (spec.k or len(b))
     if spec.name == "AP":
         return sum(hits[r] * hits[: r + 1].sum() / (r + 1) for r in range(depth)) / b.sum()
     if spec.name == "nDCG":
@@ -130,8 +123,8 @@ def from_ranks(
 
     if spec.name == "nDCG":
         return (spec.gain(y) * inside / torch.log2(r + 1)).sum() / _dcg(_best(spec.gain(y), depth))
-    if spec.name in ("P", "R", "Success"):
-        return _within(spec, b * inside * (exact / r if beta is None else 1), b)
+    if spec.name == "P":
+        return (b * inside * (exact / r if beta is None else 1)).sum() / (spec.k or len(b))
     if spec.name == "nERR":
         stops, reach, total = spec.stops(y), 1.0, torch.zeros(())
         for i in order if scores else order[:depth]:

@@ -12,7 +12,6 @@ NAMES = [
     *("AP", "AP@5", "AP@30", "AP(rel=3)"),
     *("nDCG", "nDCG@5", "nDCG@30", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@5"),
     *("RR", "RR@5", "RR(rel=3)@2"),
-    *("R@1", "R@5", "R(rel=2)@30", "Success@1", "Success@5", "Success(rel=3)@2"),
     *("nERR", "nERR@3", "nERR@30", "nERR(max_rel=5)@5", "nERR(max_rel=2)@5"),
 ]
 
