@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query, joined
@@ -28,19 +31,24 @@ class IrDataset:
     def __init__(self, name: str, fields: Sequence[str] | None = None):
         import ir_datasets
 
-        self.name = name
-        self.fields = fields
+        logging.getLogger("ir_datasets").addFilter(_is_news)
+        self.name, self.fields = name, fields
         self._dataset: Any = ir_datasets.load(name)
         if fields and self._dataset.has_docs():
             self._check_fields("documents", fields, self._dataset.docs_cls()._fields)
 
-    def _check_fields(self, of: str, fields: Sequence[str], known: Sequence[str]) -> None:
+    def _check_fields(self, part: str, fields: Sequence[str], known: Sequence[str]) -> None:
         for field in fields:
             if field not in known:
-                raise UserError(f"{self.name}: {of} have no field {field!r}{nearest(field, known)}; {', '.join(known)}")
+                hint = f"{nearest(field, known)}; {', '.join(known)}"
+                raise UserError(f"{self.name}: {part} have no field {field!r}{hint}")
+
+    def has(self, part: str) -> bool:
+        """Return True if the id has ``docs``, ``queries`` or ``qrels``."""
+        return bool(getattr(self._dataset, f"has_{part}")())
 
     def _require(self, part: str) -> None:
-        if not getattr(self._dataset, f"has_{part}")():
+        if not self.has(part):
             raise UserError(f"{self.name}: this ir_datasets id has no {part}; take one that has, such as a split of it")
 
     def documents(self) -> Iterator[Document]:
@@ -57,14 +65,14 @@ class IrDataset:
                 yield Query(query.query_id, _text(query, fields))
 
     def qrels(self) -> Qrels | None:
-        if not self._dataset.has_qrels():
+        if not self.has("qrels"):
             return None
         with _available(self.name):
             return self._dataset.qrels_dict()
 
     def document_count(self) -> int | None:
         with _available(self.name):
-            return self._dataset.docs_count() if self._dataset.has_docs() else None
+            return self._dataset.docs_count() if self.has("docs") else None
 
     def fingerprint(self) -> str:
         """Return a digest of the fields and of the id that the documents come from, whose files have checksums."""
@@ -72,6 +80,37 @@ class IrDataset:
 
         self._require("docs")
         return digest("ir_datasets", ir_datasets.docs_parent_id(self.name), "\0".join(self.fields or ()))
+
+    def missing_files(self, part: str) -> list[tuple[Path, int | None, str]]:
+        """Return place, size in bytes and URL of the files of a part that are not there; manual ones have no size."""
+        found = {}
+        for download, extracted in _downloads(getattr(self._dataset, f"{part}_handler")()):
+            local = [Path(mirror._path) for mirror in download.mirrors if hasattr(mirror, "_path")]
+            place = next(filter(None, [download._cache_path, extracted, *local]), None)
+            if place and not any(path.exists() for path in (Path(place), *local)):
+                terms = re.findall(r"<(https?:[^>]+)>", download.dua or "")
+                urls = [mirror.url for mirror in download.mirrors if hasattr(mirror, "url")] + terms
+                found[place] = Path(place), download._size_hint, urls[0] if urls else "its authors"
+        return list(found.values())
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop failed downloads, up to 900 characters each, which become one error."""
+    return not record.getMessage().lower().startswith(("download error", "download failed"))
+
+
+def _downloads(handler: Any, place: Path | None = None) -> Iterator[tuple[Any, Path | None]]:
+    """Yield the downloads behind a handler of ir_datasets with the places of their extracted files, unless there."""
+    from ir_datasets.util import Download
+
+    for value in vars(handler).values():
+        for inner in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(inner, Download):
+                yield inner, place
+            elif type(inner).__module__.startswith("ir_datasets") and hasattr(inner, "__dict__"):
+                extracted = Path(vars(inner).get("_path") or vars(inner).get("_extract_path") or "")
+                if not (extracted.is_absolute() and extracted.exists()):
+                    yield from _downloads(inner, extracted if extracted.is_absolute() else place)
 
 
 def _text(record: Any, fields: Sequence[str] | None) -> str:
@@ -84,8 +123,9 @@ def _available(name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        advice = "check the network, or place them where the message above says"
-        raise UserError(f"{name}: ir_datasets cannot get its files ({reason}); {advice}") from error
+        reason = one_line(error) if len(str(error)) <= 100 else type(error).__name__
+        raise UserError(
+            f"{name}: ir_datasets cannot get its files ({reason}); see where they go with rerank retrieve --check"
+        ) from error
     except ImportError as error:  # some collections need further packages
         raise UserError(f"{name}: {one_line(error)}") from error

@@ -39,8 +39,10 @@ def prebuilt_index(name: str) -> Path:
         with contextlib.redirect_stdout(sys.stderr):
             return Path(download_prebuilt_index(name, verbose=False))
     except (OSError, ValueError, AssertionError) as error:
-        reason = f"({type(error).__name__}: {error})"
-        raise UserError(f"prebuilt index {name!r} cannot be downloaded {reason}; check network and disk") from error
+        raise UserError(
+            f"prebuilt index {name!r}: cannot be downloaded ({one_line(error):.100}); see where it goes with "
+            "rerank retrieve --check"
+        ) from error
 
 
 def find_index(name: str) -> Path:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal
 
 from rerank import tasks
 from rerank.errors import UserError
 from rerank.progress import log
 from rerank.settings.ranges import check_unused
+from rerank.tasks.inputs import retrieve_inputs
 from rerank.tasks.retrieve import Search
 
 
-def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) -> None:
+def retrieve(output: str, search: Search, bm25: bool = False, check: bool = False, **options: Any) -> None:
     """Store candidates as ranked lists, from BM25, runs or records.
 
     Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
@@ -21,9 +23,14 @@ def retrieve(output: str, search: Search, bm25: bool = False, **options: Any) ->
         output: lists folder to make.
         search: how BM25 searches.
         bm25: search with BM25 even if runs are given; so does any option of its search.
+        check: list the inputs, and say which are missing and where they go, instead of retrieving.
         options: what :func:`rerank.retrieve` takes.
     """
     searches = bm25 or search != Search()
+    if check:
+        found = list(retrieve_inputs(options, search if searches else None))
+        print("\n".join(map(str, found)))
+        sys.exit(any(one.missing for one in found))
     stored = tasks.retrieve(output=output, search=search if searches else None, **options)
     documents = stored.store.documents.num_rows
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
