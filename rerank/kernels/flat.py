@@ -9,7 +9,6 @@ where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
@@ -24,9 +23,6 @@ OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayern
 
 NAME = "rerank"
 """The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
-
-TOKENS = ("input_ids", "token_type_ids")
-"""What a padded batch has of each token."""
 
 SEQUENCES = "sequences"
 """Key of a flat batch: where its rows begin."""
@@ -133,21 +129,16 @@ def _drops(network: Any) -> bool:
     return any(rates) or any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
-def flatten(batch: Mapping[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
-    """Lay padded rows ``[n, L]`` end to end, without the padding.
-
-    The ids and ``position_ids`` are ``[1, T]``, and the rows :class:`Sequences`; there is no mask. So many ``shared``
-    tokens at the beginning of all rows are there once.
-    """
-    mask = batch["attention_mask"].bool()
-    flat = {name: value for name, value in batch.items() if name not in (*TOKENS, "attention_mask")}
-    tokens = {name: batch[name][mask] for name in TOKENS if name in batch}
-    places = torch.arange(mask.shape[1]).expand_as(mask)[mask]
-    return flat | lay(tokens, places, mask.sum(1), network, shared)
-
-
 def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any, shared: int = 0) -> dict[str, Any]:
-    """As :func:`flatten`, of tokens that lie end to end: ``[T]``, their places in their rows, and the rows' lengths."""
+    """Make the input of a network that reads rows end to end: ids and positions ``[1, T]``, and :class:`Sequences`.
+
+    Args:
+        tokens: the ids, and token types if there are any, ``[T]``.
+        places: the place of each token in its row, ``[T]``.
+        lengths: tokens of each row.
+        network: the network.
+        shared: number of tokens that all rows begin with, to be laid once.
+    """
     if shared:
         kept = (places >= shared) | (torch.arange(len(places)) < shared)
         tokens, places = {name: value[kept] for name, value in tokens.items()}, places[kept]

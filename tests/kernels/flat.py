@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels.flat import OWN_CODE, SEQUENCES, flatten, use_flat_encoder
+from rerank.kernels.flat import OWN_CODE, SEQUENCES, lay, use_flat_encoder
 from rerank.kernels.flat_attention import SEEN, Sequences, having
 from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
@@ -38,6 +38,13 @@ def padded(lengths: list[int], holes: bool = False, types: bool = True, pad: int
     ids, kinds = (torch.randint(first, last, mask.shape, generator=drawn) for first, last in ((4, 50), (0, 2)))
     batch = {"input_ids": ids.masked_fill(~mask, pad), "attention_mask": mask.long()}
     return batch | ({"token_type_ids": kinds.masked_fill(~mask, 0)} if types else {})
+
+
+def flatten(batch: dict[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
+    """Lay padded rows end to end."""
+    mask = batch["attention_mask"].bool()
+    tokens = {name: batch[name][mask] for name in ("input_ids", "token_type_ids") if name in batch}
+    return lay(tokens, torch.arange(mask.shape[1]).expand_as(mask)[mask], mask.sum(1), network, shared)
 
 
 def read(network: Any, batch: dict[str, Tensor], shared: int = 0) -> Tensor:

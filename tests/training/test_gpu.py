@@ -16,7 +16,7 @@ from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.pairs import FlatInputs
+from rerank.models.text.pairs import PairInputs
 from rerank.relaxations import SmoothI
 from rerank.training.accumulate import MemoryLimits
 from scripts.bench.models import random_model
@@ -79,7 +79,7 @@ def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Pat
     ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
     rows = np.arange(len(ids))
     inputs = model.token_inputs(Tokens.of(ids, ids), rows, rows)
-    assert isinstance(inputs, FlatInputs)
+    assert isinstance(inputs, PairInputs) and inputs.network is not None
     flat, padded = (
         {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.inner)
     )

@@ -35,16 +35,7 @@ from rerank.models.text.network import (
     read_tokenizer,
     reads_padding,
 )
-from rerank.models.text.pairs import (
-    ChunkInputs,
-    FlatInputs,
-    Long,
-    PairInputs,
-    PairTemplate,
-    check_long,
-    mean_of_cls,
-    score_rows,
-)
+from rerank.models.text.pairs import Long, PairInputs, PairTemplate, score_rows
 from rerank.models.text.start import DEPTH, Start, last_layer, spread, start_at_zero
 from rerank.models.weights import align, find_model
 from rerank.progress import log
@@ -109,10 +100,10 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
                 no head yet takes 256, and 800 where ``long`` is another than ``truncate``.
             dropout: every dropout rate of the model while it trains; None keeps the model's own. On a CPU rates are
                 rounded to multiples of 1/256, where the bits are cheap.
-            long: what becomes of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
-                chunks: ``cls_mean`` scores the mean of their CLS vectors (CEDR), ``max``, ``sum`` and ``first`` are the
-                best chunk's score, the sum of all, the first one's. Chunks are those of the document alone.
-                None takes the saved model's own, else ``truncate``.
+            long: reading of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
+                chunks of the document: ``cls_mean`` scores the mean of their CLS vectors (CEDR, with the head ``cls``),
+                ``max``, ``sum`` and ``first`` are the best chunk's score, the sum of all, the first one's. None takes
+                the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
                 starts at 0, a head that was trained is kept. None takes the saved model's own, [] the text part alone.
             start_weight: ``w`` before the first step, of all columns together. None takes the saved model's own; with a
@@ -145,7 +136,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             raise UserError(
                 f"model.query_length {self.query_length} and model.document_length {self.document_length} with "
                 f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
-                + ("; model.long cls_mean reads longer documents" if self.query_length < room else "")
+                + ("; model.long max reads longer documents" if self.query_length < room else "")
             )
         self.alone = changes_itself(self.network.config)
 
@@ -173,7 +164,8 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.template = PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
         self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
         self.tails = 0
-        check_long(self.long, self.network, self.head)
+        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
+            raise UserError("model.long cls_mean: needs a head that reads CLS alone; choose model.head cls")
         use_cheap_dropout(self.network)
         use_attention(self.network.encoder if isinstance(self.network, ModularNetwork) else self.network)
         use_flat_encoder(self.network)
@@ -184,8 +176,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             )
         if self.one_length:
             say_once(f"{self.name}: its scores depend on padding, so only pairs of one length are read together")
-        if self.long == "cls_mean":
-            mean_of_cls(self.network)
 
     def _probe(self) -> dict[str, Tensor]:
         """Return a short and a longer pair of random words, padded."""
@@ -330,12 +320,17 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         """Prepare the inputs of candidates, pairs of token ids; each query may have an instruction."""
         templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
         each = [templates[text] if text else self.template for text in instructions] if templates else None
-        pairs = tokens, query, document, self.template, each
-        if self.long == "truncate":
-            inputs = PairInputs(*pairs, one_length=self.one_length)
-        else:
-            inputs = ChunkInputs(*pairs, capacity=self.room - self.query_length, only_first=self.long == "first")
-        return FlatInputs(inputs, self.network) if reads_flat(self.network) else inputs
+        return PairInputs(
+            tokens,
+            query,
+            document,
+            self.template,
+            each,
+            network=self.network if reads_flat(self.network) else None,
+            one_length=self.one_length,
+            capacity=None if self.long == "truncate" else self.room - self.query_length,
+            only_first=self.long == "first",
+        )
 
     def _instructed(self, instruction: str) -> PairTemplate:
         """Return how a pair with an instruction is joined."""

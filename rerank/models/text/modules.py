@@ -125,14 +125,20 @@ class ModularNetwork(nn.Module):
         mode = getattr(self.scorer[0], "pooling_mode", None)
         return mode if mode in ("cls", "mean") else None
 
-    def forward(self, **batch: Tensor) -> Any:
-        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier."""
+    def forward(self, chunks: Tensor | None = None, **batch: Tensor) -> Any:
+        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier.
+
+        With the number of ``chunks`` of each pair, ``[n]``, the score is of the mean of their CLS vectors.
+        """
         from transformers.modeling_outputs import SequenceClassifierOutput
 
         states = self.encoder(**batch).last_hidden_state
         with torch.autocast(states.device.type, enabled=False):
+            if chunks is not None:
+                cls = states[:, 0].float()
+                states = torch.segment_reduce(cls, "mean", lengths=chunks, axis=0, unsafe=True)[:, None]
             features = {"token_embeddings": states.to(next(self.scorer.parameters()).dtype)}
-            if "attention_mask" in batch:
+            if "attention_mask" in batch and chunks is None:
                 features["attention_mask"] = batch["attention_mask"]
             return SequenceClassifierOutput(logits=self.scorer(features)[SCORES])
 

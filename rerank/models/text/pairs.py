@@ -8,17 +8,16 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.kernels.flat import SEQUENCES, can_share, flatten, lay, on_cpu
+from rerank.kernels.flat import SEQUENCES, can_share, lay, on_cpu
 from rerank.kernels.flat_attention import SEEN, having
 from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
@@ -35,9 +34,7 @@ Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
 over all; scored from the mean of its chunks' CLS vectors."""
 
 CHUNKS = "chunks"
-"""Key of a batch: rows of each pair, ``[n]``; absent where each pair has one."""
-_rows: ContextVar[Tensor | None] = ContextVar("rows", default=None)
-"""Rows of each pair in the forward pass that this thread is at, where their CLS vectors are averaged."""
+"""Key of a batch: rows of each pair, ``[n]``; absent if each pair has one."""
 
 
 @dataclass(frozen=True)
@@ -111,24 +108,37 @@ class PairTemplate:
         ids[ranges(starts[:, document], sizes[:, document])] = documents
         return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
 
-    def join(
-        self, queries: list[Array], documents: list[Array], each: Sequence[PairTemplate] | None = None
-    ) -> dict[str, Tensor]:
-        """Padded model input of pairs given as token ids: ``[n, L]`` int64 by the model's argument names."""
-        lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
-        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths, each)
-        totals = lengths.sum(1) + (self.special if each is None else [template.special for template in each])
-        mask = np.arange(totals.max()) < totals[:, None]
-        padded = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
-        padded["input_ids"][mask] = ids
+    def padded(self, ids: Array, types: Array | None, lengths: Array) -> dict[str, Tensor]:
+        """Pad pairs that lie end to end: ``[n, L]`` int64 by the model's argument names."""
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        batch = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
+        batch["input_ids"][mask] = ids
         if types is not None:
-            padded["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
-            padded["token_type_ids"][mask] = types
-        return {name: torch.from_numpy(array) for name, array in padded.items()}
+            batch["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
+            batch["token_type_ids"][mask] = types
+        return {name: torch.from_numpy(array) for name, array in batch.items()}
+
+    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
+        """Join and pad pairs given as token ids."""
+        lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
+        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
+        return self.padded(ids, types, lengths.sum(1) + self.special)
 
 
 class PairInputs(Inputs):
-    """Queries and documents as token ids without special tokens; each pair is one row."""
+    """Queries and documents as token ids without special tokens; each pair has a row for each chunk of its document.
+
+    Args:
+        tokens: ids of queries and documents.
+        query: the query of each row of candidates.
+        document: the document of each row of candidates.
+        template: the special tokens around a pair.
+        of_queries: the template of each query; None if all have the same.
+        network: the network, if it reads rows without padding.
+        one_length: score only pairs of one length together, for a network whose scores depend on padding.
+        capacity: tokens of a chunk at most; None for documents in one piece.
+        only_first: read only the first chunk.
+    """
 
     def __init__(
         self,
@@ -137,18 +147,27 @@ class PairInputs(Inputs):
         document: Array,
         template: PairTemplate,
         of_queries: Sequence[PairTemplate] | None = None,
+        *,
+        network: Any = None,
         one_length: bool = False,
+        capacity: int | None = None,
+        only_first: bool = False,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
-        self.of_queries = of_queries  # the template of each query; None if all have the same
-        self.one_length = one_length  # whether pairs of other lengths, and so padding, change a score
+        self.of_queries, self.network, self.one_length = of_queries, network, one_length
         self.special = np.array([one.special for one in of_queries or ()])
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
+        counts = np.maximum(1, -(-self.document_lengths // (capacity or 1 << 62)))
+        self.sizes = -(-self.document_lengths // counts)
+        self.counts = np.ones_like(counts) if only_first else counts
+        self.only_first, self.has_chunks = only_first, capacity is not None and not only_first
 
     def lengths(self, rows: Array) -> Array:
-        lengths = self.query_lengths[self.query[rows]] + self.document_lengths[self.document[rows]]
-        return lengths + self._special(self.query[rows])
+        """Tokens of all rows of every pair, query and special ones in each."""
+        read, document = self.sizes if self.only_first else self.document_lengths, self.document[rows]
+        beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
+        return read[document] + self.counts[document] * beside
 
     def _special(self, query: Array) -> Any:
         return self.template.special if self.of_queries is None else self.special[query]
@@ -157,11 +176,17 @@ class PairInputs(Inputs):
         return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        if not self.one_length:
-            return super().chunks(rows, starts, budget)
+        """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs.
+
+        Pairs with equally many rows go together: then rows are of similar length where pairs are.
+        """
         lengths = self.lengths(rows)
-        groups = [np.flatnonzero(lengths == length) for length in np.unique(lengths)[::-1]]
-        return [group[part] for group in groups for part in pack(lengths[group], budget)]
+        if self.network is not None and not on_cpu(self.network):
+            return fill(lengths, budget)
+        kinds = lengths if self.one_length else self.counts[self.document[rows]]
+        groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
+        parts = [group[part] for group in groups for part in pack(lengths[group], budget)]
+        return parts if len(groups) == 1 else sorted(parts, key=lambda part: -lengths[part].max() * len(part))
 
     def representatives(self, rows: Array) -> Array:
         query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])
@@ -171,27 +196,33 @@ class PairInputs(Inputs):
         _, first, pair = np.unique(query * len(rows) + document, return_index=True, return_inverse=True)
         return first[pair]
 
-    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """Padded ``input_ids``, ``attention_mask`` and, where the model has them, ``token_type_ids``."""
-        query, documents = self.query[rows], [self.documents[d] for d in self.document[rows]]
-        return self.template.join([self.queries[q] for q in query], documents, self._each(query))
-
-    def flat(self, rows: Array, network: Any) -> dict[str, Any]:
-        """The same tokens end to end, as the network reads them; none is padded before."""
-        query, document = self.query[rows], self.document[rows]
-        lengths = np.stack([self.query_lengths[query], self.document_lengths[document]], axis=1)
-        sides = self.queries.take(query), self.documents.take(document)
-        ids, types = self.template.end_to_end(*sides, lengths, self._each(query))
-        shared = self._shared(query, lengths) if can_share(network) else 0
-        tokens = {"input_ids": torch.from_numpy(ids)}
-        if types is not None:
-            tokens["token_type_ids"] = torch.from_numpy(types)
+    def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
+        """The tokens of all rows, end to end where the network reads them so, else padded; and each pair's rows."""
+        document = self.document[rows]
+        ids, whole, sizes = self.documents.take(document), self.document_lengths[document], self.sizes[document]
+        counts = self.counts[document]
+        query = np.repeat(self.query[rows], counts)
+        if self.only_first:
+            ids, texts = ids[ranges(whole.cumsum() - whole, sizes)], sizes
+        else:
+            sizes, place = np.repeat(sizes, counts), ranges(np.zeros_like(counts), counts)
+            texts = np.minimum(sizes, np.repeat(whole, counts) - place * sizes)
+        lengths, each = np.stack([self.query_lengths[query], texts], axis=1), self._each(query)
+        joined, types = self.template.end_to_end(self.queries.take(query), ids, lengths, each)
         totals = lengths.sum(1) + self._special(query)
-        places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
-        return lay(tokens, places, torch.from_numpy(totals), network, shared)
+        if self.network is None:
+            batch: dict[str, Any] = self.template.padded(joined, types, totals)
+        else:
+            tokens = {"input_ids": torch.from_numpy(joined)}
+            if types is not None:
+                tokens["token_type_ids"] = torch.from_numpy(types)
+            places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
+            shared = self._shared(query, lengths) if can_share(self.network) else 0
+            batch = lay(tokens, places, torch.from_numpy(totals), self.network, shared)
+        return batch | {CHUNKS: torch.from_numpy(counts)} if self.has_chunks else batch
 
     def _shared(self, query: Array, lengths: Array) -> int:
-        """With how many tokens all pairs begin, where that pays; each of them has a token that is its own."""
+        """With how many tokens all rows begin, where that pays; each of them has a token that is its own."""
         templates = self._each(query) or [self.template]
         if any(template is not templates[0] for template in templates):
             return 0
@@ -210,102 +241,14 @@ def _numbered(texts: Ragged, chosen: Array) -> Array:
     return np.array([numbers.setdefault(digest, len(numbers)) for digest in digests], dtype=np.int64)[of]
 
 
-class FlatInputs(Inputs):
-    """The rows of other inputs, flat."""
-
-    def __init__(self, padded: Inputs, network: Any) -> None:
-        self.inner, self.network = padded, network
-
-    def lengths(self, rows: Array) -> Array:
-        return self.inner.lengths(rows)
-
-    def representatives(self, rows: Array) -> Array:
-        return self.inner.representatives(rows)
-
-    def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
-        if type(self.inner) is PairInputs:
-            return self.inner.flat(rows, self.network)
-        return flatten(self.inner.collate(rows, starts), self.network)
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs."""
-        cut = self.inner.chunks
-        return cut(rows, starts, budget) if on_cpu(self.network) else fill(self.lengths(rows), budget)
-
-
-class ChunkInputs(PairInputs):
-    """Each document cut by itself, so that no score depends on batch mates."""
-
-    def __init__(self, *pairs: Any, capacity: int, only_first: bool = False) -> None:
-        super().__init__(*pairs)
-        self.only_first = only_first
-        counts = np.maximum(1, -(-self.document_lengths // capacity))
-        self.sizes = -(-self.document_lengths // counts)
-        self.counts = np.ones_like(counts) if only_first else counts
-
-    def lengths(self, rows: Array) -> Array:
-        """Tokens of all chunks of every pair, query and special ones in each."""
-        tokens, documents = self.sizes if self.only_first else self.document_lengths, self.document[rows]
-        beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
-        return tokens[documents] + self.counts[documents] * beside
-
-    def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """As for plain pairs, but rows of chunks, pair after pair, with the number of each pair in ``chunks``."""
-        documents = self.document[rows]
-        counts, texts = self.counts[documents], []
-        for document, count, size in zip(documents, counts, self.sizes[documents], strict=True):
-            ids = self.documents[document]
-            texts += [ids[i * size : (i + 1) * size] for i in range(count)]
-        query = np.repeat(self.query[rows], counts)
-        batch = self.template.join([self.queries[q] for q in query], texts, self._each(query))
-        return batch if self.only_first else batch | {CHUNKS: torch.from_numpy(counts)}
-
-    def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """Pairs with equally many rows go together: then rows are of similar length where pairs are."""
-        counts, lengths = self.counts[self.document[rows]], self.lengths(rows)
-        parts = []
-        for count in np.unique(counts):
-            positions = np.flatnonzero(counts == count)
-            parts += [positions[part] for part in pack(lengths[positions], budget)]
-        return sorted(parts, key=lambda part: -lengths[part].max() * len(part))
-
-
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
     given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
     counts = batch.get(CHUNKS)
-    with having(SEEN, batch.get(SEQUENCES)), having(_rows, counts):
+    if long == "cls_mean":
+        given[CHUNKS] = counts
+    with having(SEEN, batch.get(SEQUENCES)):
         scores: Tensor = network(**given).logits[:, 0].float()
     if counts is None or long not in ("max", "sum"):
         return scores
     return torch.segment_reduce(scores, long, lengths=counts, unsafe=True)
-
-
-def mean_of_cls(network: Any) -> None:
-    """Between encoder and head, let the mean of each pair's CLS vectors stand for its rows, for :func:`score_rows`.
-
-    The encoder's output becomes a sequence of this one vector, and what its pooler makes of it, so that the head, of
-    whatever architecture, does the rest itself.
-    """
-    getattr(network, network.base_model_prefix).register_forward_hook(_average)
-
-
-def _average(encoder: Any, _inputs: Any, output: Any) -> Any:
-    if (counts := _rows.get()) is not None:
-        cls = output.last_hidden_state[:, 0].float()
-        output.last_hidden_state = torch.segment_reduce(cls, "mean", lengths=counts, axis=0, unsafe=True)[:, None]
-        if output.get("pooler_output") is not None:
-            output.pooler_output = encoder.pooler(output.last_hidden_state)
-    return output
-
-
-def check_long(long: str, network: Any, head: str) -> None:
-    """Refuse a strategy that a model cannot do."""
-    if long == "cls_mean" and getattr(network, "reads", "cls") != "cls":
-        raise UserError("model.long cls_mean: the head reads more than CLS; choose max, sum or first")
-    if long == "cls_mean" and head == "hf":
-        pooler = getattr(getattr(network, network.base_model_prefix), "pooler", None)
-        pooled = getattr(network.config, "classifier_pooling", "cls") != "cls" or isinstance(pooler, nn.Linear)
-        if pooled or getattr(network.config, "is_encoder_decoder", False):  # BART's reads the last token
-            kind = type(network).__name__
-            raise UserError(f"model.long cls_mean: the head of {kind} reads more than CLS; choose model.head cls")

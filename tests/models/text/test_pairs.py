@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.kernels.flat import SEQUENCES, flatten
+from rerank.kernels.flat import SEQUENCES
 from rerank.lists.tokens import Tokens
-from rerank.models.text.pairs import FlatInputs, PairInputs, PairTemplate
+from rerank.models.text.pairs import PairInputs, PairTemplate
 from rerank.storage.arrow import Ragged
-from tests.kernels.flat import network_of
+from tests.kernels.flat import flatten, network_of
 
 SPECIAL = np.array([2]), np.array([3, 3]), np.array([3])
 TEXTS = st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=1, max_size=7)  # 1 is the padding's, in a text, too
@@ -35,7 +35,7 @@ def test_flat_pairs_are_padded_ones_without_padding(
     query, document = np.array(data.draw(st.lists(pairs, min_size=1, max_size=9))).T
     inputs = PairInputs(tokens, query, document, template)
     rows, network = np.arange(len(query))[::-1], network_of(kind).to(device)
-    found = FlatInputs(inputs, network).collate(rows, np.array([0]))
+    found = PairInputs(tokens, query, document, template, network=network).collate(rows, np.array([0]))
     expected = flatten(inputs.collate(rows, np.array([0])), network)
     assert found.keys() == expected.keys()
     assert found[SEQUENCES].lengths == expected[SEQUENCES].lengths
@@ -51,9 +51,9 @@ def test_chunks_on_a_gpu_are_cut_by_tokens() -> None:
     template = PairTemplate(*SPECIAL, types=None, pad=1)
     lengths = [80, *[6] * 20]
     tokens = Tokens.of([np.array([5])], [np.full(length - 5, 7) for length in lengths])
-    inputs = PairInputs(tokens, np.zeros(21, int), np.arange(21), template)
-    counts = {
-        device: len(FlatInputs(inputs, network_of("bert").to(device)).chunks(np.arange(21), np.array([0]), 200))
-        for device in ("cpu", "meta")
-    }
+    counts = {}
+    for device in ("cpu", "meta"):
+        network = network_of("bert").to(device)
+        inputs = PairInputs(tokens, np.zeros(21, int), np.arange(21), template, network=network)
+        counts[device] = len(inputs.chunks(np.arange(21), np.array([0]), 200))
     assert counts == {"cpu": 2, "meta": 1}

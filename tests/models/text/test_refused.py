@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, BartConfig, BartModel, GPT2Config, GPT2Model, RobertaConfig, RobertaModel
+from transformers import AutoTokenizer, GPT2Config, GPT2Model, RobertaConfig, RobertaModel
 
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -49,13 +49,6 @@ def test_decoders(folder: Path, head: str) -> None:
         refused(folder, f"{kind} is a decoder, whose tokens see only what is before them", head=head)
         config = GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64, **TINY)
         GPT2Model(config).save_pretrained(folder)
-
-
-def test_the_mean_of_cls_needs_a_head_that_reads_cls(folder: Path) -> None:
-    sizes = {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "encoder_attention_heads": 1, "decoder_attention_heads": 1}
-    config = BartConfig(d_model=8, encoder_layers=1, decoder_layers=1, max_position_embeddings=128, **sizes, **TINY)
-    BartModel(config).save_pretrained(folder)
-    refused(folder, "the head of BartForSequenceClassification reads more than CLS", long="cls_mean")
 
 
 def test_robertas_last_positions_are_none(folder: Path) -> None:
