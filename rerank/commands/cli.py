@@ -1,4 +1,4 @@
-"""The ``rerank`` command: a function per command, its options read off its signature, and how it ends."""
+"""The ``rerank`` command: run a function per command, whose signature gives the options."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
-from rerank.commands.options import EMPTY, HELP, command_parser, help_page, options_of
-from rerank.commands.pages import PAGES
+from rerank.commands.options import EMPTY, HELP, PAGES, command_parser, help_page, options_of
 from rerank.commands.rankers import auto, evaluate, experiment, rerank, train
 from rerank.commands.show import show
 from rerank.errors import UserError, nearest
@@ -55,7 +54,7 @@ COMMANDS = {command.__name__: command for group in GROUPS.values() for command i
 
 
 def usage() -> str:
-    """The commands, a line each."""
+    """List the commands, a line each."""
     lines = ["usage: rerank COMMAND [OPTIONS]", ""]
     lines += ["Train BERT-style rerankers on whole ranked lists, with differentiable", "ranking metrics as losses."]
     for head, commands in GROUPS.items():

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rerank.commands.options import HELP, help_page, shell_like
-from rerank.commands.pages import PAGES
+from rerank.commands.options import HELP, PAGES, help_page, shell_like
 from rerank.errors import UserError, nearest
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file

@@ -6,10 +6,12 @@ import json
 import os
 import re
 import textwrap
+import tomllib
 from argparse import SUPPRESS, Action
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from importlib.resources import files
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,6 +50,9 @@ class Page(NamedTuple):
 
 
 EMPTY = Page()
+_written = files("rerank.commands").joinpath("pages.toml").read_text("utf-8")
+PAGES = {name: Page(**page) for name, page in tomllib.loads(_written).items()}
+"""By command; ``rerank train`` has a page of its own."""
 
 
 def command_parser(function: Callable[..., Any]) -> tuple[ArgumentParser, dict[str, Any]]:

@@ -25,7 +25,7 @@ KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMAL
 
 
 def help_for(argv: Sequence[str]) -> str | None:
-    """What ``--help``, ``--help all`` and ``--model.help`` print, without importing torch; None where none is asked."""
+    """Return the text of ``--help``, ``--help all`` or ``--model.help``, without importing torch; None without one."""
     for word, after in zip_longest(argv, argv[1:]):
         key, dot, last = word.removeprefix("--").rpartition(".")
         if word in ("-h", "--help"):
@@ -46,7 +46,7 @@ def page() -> str:
 
 
 def kinds_of(key: str) -> str:
-    """The classes that a key takes, a line each."""
+    """List the classes that a key takes, a line each."""
     if key == "loss":
         return show("losses")
     lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
@@ -54,7 +54,7 @@ def kinds_of(key: str) -> str:
 
 
 def keys_of(key: str, name: str) -> str:
-    """The keys of one class, with their defaults; of a loss its definition."""
+    """Describe the keys of a class with their defaults, or a loss."""
     if key == "loss":
         return explain(name)
     if "." not in name and name not in KINDS[key]:
@@ -66,7 +66,7 @@ def keys_of(key: str, name: str) -> str:
 
 
 def _default(field: Field[Any]) -> str:
-    """A default as it is typed."""
+    """Write a default as it is typed."""
     value = field.default if field.default_factory is MISSING else field.default_factory()
     if isinstance(value, str):
         return f'"{value}"' if " " in value else value

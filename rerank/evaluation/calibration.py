@@ -2,14 +2,11 @@ r"""Logistic calibration of scores: :math:`p = \sigma(a s + b)` (Platt 1999, wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.settings.ranges import Positive, check_arguments
 
 
 @dataclass(frozen=True)
@@ -23,17 +20,10 @@ class Calibration:
         n: number of candidates it was fitted on.
     """
 
-    a: Positive
+    a: float
     b: float
     grade: int
     n: int
-
-    @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> Self:
-        """Read a calibration from ``rerank.json``."""
-        given: dict[str, Any] = {name: saved.get(name) for name in ("a", "b", "grade", "n")}
-        check_arguments(cls, given)
-        return cls(**given)
 
     def __call__(self, scores: np.ndarray | float) -> np.ndarray:
         """Convert raw scores ``[n]`` to probabilities ``[n]`` float64.

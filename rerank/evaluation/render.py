@@ -37,7 +37,7 @@ class TableCell(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The leading number, by which a page sorts; empty if there is none."""
+        """Return the leading number, by which a page sorts; empty if there is none."""
         number = _NUMBER.match(self.text)
         return number[1] if number else ""
 

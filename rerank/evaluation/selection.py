@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """The result of :func:`rerank.auto`.
+    """Result of :func:`rerank.auto`.
 
     Attributes:
         folder: its folder; ``best/`` in it is the chosen ranker.
@@ -33,7 +33,7 @@ class Selection:
     notes: list[str]
 
     def _shown(self) -> DataFrame:
-        """The table without what is empty, the best marked."""
+        """Drop empty columns, and mark the best candidate."""
         best = self.table["candidate"] == self.chosen
         table = self.table.assign(candidate=best.map({True: "* ", False: "  "}) + self.table["candidate"])
         return table.drop(columns="weights").dropna(axis="columns", how="all")

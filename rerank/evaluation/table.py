@@ -97,7 +97,7 @@ class Table:
 
     @property
     def first(self) -> PerQuery:
-        """Values of the first run; measures, queries and policy are the same in all."""
+        """Return the values of the first run; measures, queries and policy are the same in all."""
         return next(iter(self.tables.values()))
 
     @property

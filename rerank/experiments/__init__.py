@@ -1,1 +1,1 @@
-"""Whole experiments: the demo, and methods compared over folds and seeds (``rerank experiment``)."""
+"""Compare methods over folds and seeds: ``rerank experiment``."""

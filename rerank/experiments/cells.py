@@ -56,7 +56,7 @@ class Cell:
 
     @property
     def seconds(self) -> float:
-        """The time of the training's last start; NaN if it is unknown."""
+        """Return the seconds of the training's last start; NaN if unknown."""
         starts = read_starts(self.folder)
         return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
 

@@ -73,7 +73,7 @@ def load_model(folder: str | Path, mix: bool = True, instruction: str | None = N
     else:
         model = _alone(folder, contract, instruction)
     if CALIBRATION in contract and mixes == (MIX in contract):  # of what it was fitted on
-        model.calibration = Calibration.of(contract[CALIBRATION])
+        model.calibration = Calibration(**contract[CALIBRATION])
     return model
 
 

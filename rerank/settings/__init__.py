@@ -1,1 +1,1 @@
-"""What things are made with: classes by name, ranges, YAML files, options."""
+"""Settings: classes by name, ranges, YAML files, options."""

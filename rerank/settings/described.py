@@ -1,4 +1,4 @@
-"""Classes by their import paths, and objects that say what they were made with."""
+"""Find classes by import path; remember the arguments of constructors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Described:
         return made
 
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments by name, those not given at their defaults, ``**settings`` among the others."""
+        """Return the constructor's arguments by name, defaults included, ``**settings`` among the others."""
         signature = inspect.signature(type(self).__init__)
         args, kwargs = self.__dict__["_given"]
         bound = signature.bind(self, *args, **kwargs)
@@ -51,7 +51,7 @@ class Described:
         return found
 
     def __repr__(self) -> str:
-        """A call that makes this object again, without the arguments that are at their defaults."""
+        """Write a call that makes this object again, without arguments at their defaults."""
         parameters = inspect.signature(type(self).__init__).parameters
         words = []
         for name, value in self.arguments().items():
@@ -64,12 +64,12 @@ class Described:
 
 
 def class_path(kind: type) -> str:
-    """The import path of a class."""
+    """Return the import path of a class."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def described(value: Any) -> Any:
-    """A value as a configuration writes it, made of mappings, lists, strings and numbers; what is none becomes text.
+    """Convert a value to mappings, lists, strings and numbers, as in a configuration; other objects become text.
 
     >>> described({"depths": (10, 20), "file": Path("a")})
     {'depths': [10, 20], 'file': 'a'}
@@ -89,10 +89,10 @@ def described(value: Any) -> Any:
 
 
 def find_class(path: str, base: type, where: str) -> type[Any]:
-    """The class that an import path names, imported and looked at, but not called.
+    """Import the class of an import path, without calling it.
 
-    Importing runs the module, which is therefore code that a user trusts. Nothing in it is called unless it is what is
-    wanted: a class of the right kind, never a function or an object that happens to take the same arguments.
+    Importing runs the module, so it must be code that the user trusts. Only classes of the right kind pass, never a
+    function or an object that happens to take the same arguments.
 
     >>> find_class("collections.OrderedDict", dict, "key")
     <class 'collections.OrderedDict'>
@@ -103,17 +103,17 @@ def find_class(path: str, base: type, where: str) -> type[Any]:
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: there is no module in the path
         raise UserError(f"{where}: {path!r} cannot be imported ({one_line(error)})") from error
     if not isinstance(found, type):
-        raise UserError(f"{where}: {path} is {type(found).__name__}, no class, and only classes are called")
+        raise UserError(f"{where}: {path} is a {type(found).__name__}; name a class")
     if not issubclass(found, base):
-        raise UserError(f"{where}: {path} is no {base.__module__}.{base.__qualname__}")
+        raise UserError(f"{where}: {path} is not a {base.__module__}.{base.__qualname__}")
     return found
 
 
 def find_own_classes() -> None:
-    """Let classes of the working directory be named by their import path, behind all that is installed."""
+    """Make classes of the working directory importable, after everything that is installed."""
     try:
         here = os.getcwd()
     except FileNotFoundError as error:
-        raise NotFoundError("the working directory was removed; change to one that is there") from error
+        raise NotFoundError("the working directory was removed; change to another one") from error
     if here not in sys.path:
         sys.path.append(here)

@@ -100,43 +100,37 @@ def _explain(
     It nests messages, one per class and per alternative of a type. The innermost one counts, and the keys leading to
     it.
     """
-    text = one_line(message)
-    options = [option.lstrip("-") for action in parser._actions for option in action.option_strings]
+    text, see = one_line(message), f"; see {parser.prog} --help"
     key = ".".join(re.findall(r'Parser key "([\w.]+)"', text))
     path = (re.findall(r"given class_path '([\w.]+)'", text) or [""])[-1]
-    kind = path.rpartition(".")[2]
-    see = f"; see {parser.prog} --help"
-    if found := re.search(r"import path string: (\S+)", text):
-        known = classes.get(key.rpartition(".")[2]) or [name for kinds in classes.values() for name in kinds]
-        return f"{key}: unknown {key.rpartition('.')[2]} {found[1]!r}{nearest(found[1], known)}{see}"
-    if path and (found := re.search(r"Option '([^']+)' is not accepted", text)):
-        return f"{key}.{found[1]}: {kind} has no {found[1]}{_inner_option(found[1], key, path, classes)}{see}"
-    if path and (found := re.search(r"arguments are required: ([\w, ]+)", text)):
-        needed = found[1].split(" - ")[0].strip()
-        return f"{key}: {kind} needs {needed}; give --{key}.{needed.split(',')[0]}{see}"
-    if found := re.search(r"but ([\w.]+) is abstract", text):
-        name = found[1].rpartition(".")[2].lower()
-        return f"{key}: choose a {name} first, such as --{key} NAME; --{key}.help lists them"
-    if found := re.search(r"Import path ([\w.]* ?)does not correspond to a subclass of (\w+)", text):
-        return f"{key}: {found[1].strip() or text.rpartition('Given value: ')[2]} is not a {found[2]}{see}"
-    if found := re.search(r"Not a valid subclass of (\w+)\. Got value: None", text):
-        return f"{key}: expected a {found[1]}, not null{see}"
-    if found := re.search(r"given class_path '([\w.]+)': ((?:No module|module) .+?)(?: - |$)", text):
-        return f"{key}: {found[1]} cannot be imported ({found[2]})"
-    if found := re.search(r"arguments are required: (.*)", text):
+    inner = re.split(r"(?:Parser key \"[\w.]+\"|given class_path '[\w.]+'|Errors): (?:- )?", text)[-1]
+    cause = re.split(r" - | Given value", inner)[0]
+    if found := re.search(r"import path string: (\S+)", cause):
+        kind = key.rpartition(".")[2]
+        known = classes.get(kind) or [name for kinds in classes.values() for name in kinds]
+        return f"{key}: unknown {kind} {found[1]!r}{nearest(found[1], known)}{see}"
+    if found := re.search(r"(?:Option '|unrecognized arguments: --|Key ')([\w.-]+)", cause):
+        name = ".".join(filter(None, (key, found[1])))
+        if path:
+            kind = path.rpartition(".")[2]
+            return f"{name}: {kind} has no {found[1]}{_inner_option(found[1], key, path, classes)}{see}"
+        options = [option.lstrip("-") for action in parser._actions for option in action.option_strings]
+        return f"{'--' * ('nrecog' in cause)}{name}: unknown option{nearest_option(name, options, aliases)}{see}"
+    if found := re.search(r"arguments are required: (.*)", cause):
+        if path:
+            first = found[1].split(",")[0].strip()
+            return f"{key}: {path.rpartition('.')[2]} needs {found[1].strip()}; give --{key}.{first}{see}"
         listed = ", ".join(f"--{name}".replace("_", "-") for name in found[1].split(", "))
-        return f"{listed}: needed{', here or in a --config FILE' * ('config' in options)}{see}"
-    if expected := _expected(text):
-        return f"{key}: {expected}{see}"
-    for pattern in (
-        r"Option '([^']+)' is not accepted",
-        r"nrecognized arguments: --([\w.]+)",
-        r"Key '([\w.]+)' is not",
-    ):
-        if found := re.search(pattern, text):
-            name = ".".join(filter(None, (key, found[1])))
-            return f"{'--' * ('nrecog' in pattern)}{name}: unknown option{nearest_option(name, options, aliases)}{see}"
-    return f"{text}{see}"
+        return f"{listed}: needed{', here or in a --config FILE' * ('--config' in parser._option_string_actions)}{see}"
+    if found := re.search(r"subclass of (\w+)\. Got value: None", cause):
+        return f"{key}: expected a {found[1]}, not null{see}"
+    if found := re.search(r"Expected an? (<class '\w+'>|typing\.Literal\[.*?\])", cause):
+        expected = re.sub(r"<class '(\w+)'>", lambda kind: WORDS.get(kind[1], kind[1]), found[1])
+        expected = re.sub(r", (?=[^,]*$)", " or ", re.sub(r"typing\.Literal|['\[\]]", "", expected))
+        given = re.findall(r"(?:Got value: |val='|Given value: )([^\s')]+)", inner)
+        shown = "" if not given else f", not {'null' if given[-1] == 'None' else given[-1]}"
+        return f"{key}: expected {expected}{shown}{see}"
+    return f"{f'{key}: ' * bool(key)}{cause}{see}"
 
 
 def _inner_option(name: str, key: str, path: str, classes: Mapping[str, Mapping[str, type]]) -> str:
@@ -159,21 +153,3 @@ def nearest_option(name: str, options: Sequence[str], aliases: Mapping[str, str]
     ends = [option for option in options if option.endswith(("." + name, "_" + name))]
     first = name.partition(".")[0]
     return nearest(name, ends or options).replace("'", "'--", 1) or nearest(first, options).replace("'", "'--", 1)
-
-
-def _expected(text: str) -> str:
-    """Name the expected types and the value."""
-    own = text.split(" - Expected a <class 'NoneType'> Given value type: <class 'jsonargparse")[0]  # of this key
-    given = re.findall(r"(?:Got value: |val='|Given value: )([^\s')]*\S*?)(?:'\)|$| - )", text)
-    words: list[str] = []
-    for name in re.findall(r"Expected an? (<class '\w+'>|typing\.Literal\[[^\]]*\])", own):
-        if name.startswith("typing"):
-            words += re.sub(r"typing\.Literal|['\[\]]", "", name).split(", ")
-        else:
-            kind = name.split("'")[1]
-            words.append(WORDS.get(kind, kind))
-    if not words or not given:
-        return ""
-    *others, last = dict.fromkeys(words)
-    shown = "null" if given[0] == "None" else given[0]
-    return f"expected {', '.join(others)}{' or ' * bool(others)}{last}, not {shown}"

@@ -1,4 +1,4 @@
-"""What the commands do, as functions: each returns an object, and the command line reads its options off them."""
+"""Public functions behind the commands; each returns an object."""
 
 from __future__ import annotations
 

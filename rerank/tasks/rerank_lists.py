@@ -74,7 +74,7 @@ def rerank_lists(
 
 
 def lists_to_score(model: ModelLike, lists: ListsLike, depth: int | None, token_budget: int | None) -> Lists:
-    """The lists that a model is to score, to a depth; see :func:`rerank_lists`."""
+    """Open the lists that a model scores, cut to a depth; see :func:`rerank_lists`."""
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model

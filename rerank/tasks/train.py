@@ -164,7 +164,7 @@ def _lists(given: Any, name: str) -> Lists:
 
 
 def _folder(lists: Lists, place: Path, model: Model) -> str:
-    """Where the lists are: their own folder where they are all of it, else one that is made."""
+    """Return the folder of the lists: their own if they are all of it, else a new one."""
     store, whole = lists.store, Lists.of(lists.store)
     if store.folder is not None:
         shown = whole.with_added() if lists.size == whole.size + int(store.added.sum()) else whole

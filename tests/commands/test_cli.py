@@ -10,12 +10,13 @@ import pytest
 from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.retrieval import read_run, write_run
-from tests.builders import make_lists, random_run, write_collection, write_features
-from tests.conftest import ROOT
-from tests.forked import Command, python
+from tests.builders import make_lists, random_run, write_collection
+from tests.forked import Command
 
 
-def test_the_whole_way(tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_go_from_retrieval_to_table(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """BM25, training, reranking, evaluation: each station by its command."""
     collection = write_collection(tmp_path / "c", queries=20, documents=200)
     lists, run = tmp_path / "lists", tmp_path / "run"
@@ -113,25 +114,3 @@ def test_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path: Path, t
     assert lists.exists() == (limit > 2_000)
     if limit > 2_000:  # with room again, the run goes on
         assert main(train) == 0
-
-
-@pytest.mark.slow
-def test_a_working_directory_that_was_removed_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    code = "import os, sys; os.rmdir(os.getcwd()); from rerank.commands.cli import main; sys.exit(main(['--help']))"
-    (said,) = python(code, ends=2, PYTHONPATH=str(ROOT)).stderr.splitlines()
-    assert said.startswith("rerank: error: the working directory was removed")
-
-
-@pytest.mark.slow
-def test_a_full_disk_under_the_cache_is_said_so(tmp_path: Path) -> None:
-    features = write_features(tmp_path / "train.txt", lengths=[100] * 20, features=20)
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)); "
-        "from pathlib import Path; from rerank.commands import cli; from rerank.features.letor import letor_lists; "
-        f"cli.run = lambda _: letor_lists(Path({str(features)!r})); sys.exit(cli.main())"
-    )
-    (said,) = python(code, ends=2, RERANK_HOME=str(tmp_path / "home")).stderr.splitlines()
-    assert "no space left" in said
-    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

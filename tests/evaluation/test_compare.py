@@ -47,20 +47,20 @@ def test_compare_runs_agrees_with_its_parts(files: Path) -> None:
         assert found.comparisons == 4
 
 
-def test_a_baseline_is_named_by_path_or_name_and_without_one_there_are_only_means(files: Path) -> None:
+def test_compare_runs_finds_baseline_by_path_or_name(files: Path) -> None:
     first = paths(files)[0]
     for given, named in ((first, "bm25/run"), (Path(first), "bm25/run"), ("bm25/run", "bm25/run"), (None, None)):
         found = compare_runs(str(files / "qrels"), paths(files), "AP", given)
         assert found.baseline == named and bool(found.differences) == (named is not None)
 
 
-def test_a_baseline_that_is_not_among_the_runs_comes_first(files: Path) -> None:
+def test_compare_runs_adds_baseline_first(files: Path) -> None:
     found = compare_runs(str(files / "qrels"), paths(files)[1:], "AP", f"BM25={paths(files)[0]}")
     assert list(found.tables) == ["BM25", "rm3/run", "model"]
     assert found.baseline == "BM25"
 
 
-def test_a_run_against_its_copy_has_no_p_value_and_disturbs_no_other(files: Path) -> None:
+def test_copy_of_baseline_has_no_p_value(files: Path) -> None:
     first, _, model = paths(files)
     alone = compare_runs(str(files / "qrels"), [first, model], "AP", first)
     more = compare_runs(str(files / "qrels"), [first, model, f"copy={first}"], "AP", first)
@@ -69,7 +69,7 @@ def test_a_run_against_its_copy_has_no_p_value_and_disturbs_no_other(files: Path
     assert more.differences["model", "AP"] == alone.differences["model", "AP"]
 
 
-def test_a_difference_without_a_p_value_was_compared_all_the_same() -> None:
+def test_undefined_p_value_counts_as_comparison() -> None:
     """Equal differences leave t without a variance; Holm's correction of the others is over both."""
     rng = np.random.default_rng(3)
     first = rng.uniform(0.2, 0.5, 12)
@@ -100,7 +100,7 @@ def test_names_of_runs(files: Path) -> None:
         named_forms([])
 
 
-def test_what_is_wrong_is_said_before_anything_is_scored(files: Path) -> None:
+def test_compare_runs_fails_before_scoring(files: Path) -> None:
     qrels, runs = str(files / "qrels"), paths(files)
     for arguments, said in [
         ({"measures": "nDGC@10"}, "unknown measure"),

@@ -85,19 +85,6 @@ def test_deeper_reranking_reaches_more(tmp_path: Path) -> None:
     assert best[1] == about.systems.loc[BEST, "nDCG@10"] >= about.systems.loc["bm25 (order)", "nDCG@10"]
 
 
-def test_lists_without_an_order_are_not_cut() -> None:
-    rows = {"query_id": np.repeat([*"xy"], 30), "doc_id": np.arange(60), "clicks": np.random.default_rng(0).random(60)}
-    lists = Lists.from_dataframe(pd.DataFrame(rows | {"grade": np.tile(np.arange(30) >= 25, 2).astype(int)}))
-    assert lists.store.order is None and overview(lists).depths.iloc[:, :2].values.tolist() == [[30, 1.0]]
-    with pytest.raises(UserError, match="depth: nothing ordered these lists"):
-        lists.cut(5)
-
-
-def test_relevance_of_every_candidate_is_noted() -> None:
-    frame = pd.DataFrame({"query_id": [*"xxyzz"], "doc_id": [*"ababc"], "bm25": [2.0, 1.0, 2.0, 2.5, 2.0], "grade": 2})
-    assert "Every candidate has a grade above 0" in str(overview(Lists.from_dataframe(frame)))
-
-
 def test_features_are_counted_and_not_measured(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     lists.store.add_column("features", np.zeros((lists.size, 20)), names=[str(i) for i in range(20)])

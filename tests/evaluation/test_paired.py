@@ -13,7 +13,7 @@ VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 
 
 @given(first=VALUES, shift=st.sampled_from([-0.5, -0.25, 0.25, 0.5]))
-def test_a_constant_difference_is_found_and_not_certain(first: list[float], shift: float) -> None:
+def test_paired_difference_of_constant_has_no_interval(first: list[float], shift: float) -> None:
     values = np.array([first])
     found = paired_difference(values + shift, values, "AP")
     assert found is not None
@@ -23,21 +23,11 @@ def test_a_constant_difference_is_found_and_not_certain(first: list[float], shif
     assert str(found).endswith(f"difference {shift:+.4f} ({len(first)} queries)")
 
 
-def test_what_is_worse_beyond_chance_is_said() -> None:
+def test_paired_difference_says_worse() -> None:
     found = paired_difference(np.linspace(0.3, 0.4, 20)[None], np.full((1, 20), 0.5), "AP")
     assert found is not None
     assert found.interval is not None and found.interval[1] < 0
     assert found.verdict.startswith("worse") and str(found).endswith(found.verdict)
-
-
-def test_a_loss_that_chance_may_do_is_said_as_such() -> None:
-    rng = np.random.default_rng(0)
-    difference = rng.normal(0, 0.2, 40)
-    difference -= difference.mean() + 0.01
-    found = paired_difference(0.5 + difference[None], np.full((1, 40), 0.5), "AP")
-    assert found is not None
-    assert found.interval is not None and found.interval[0] < 0 < found.interval[1]
-    assert found.verdict == "too close to call"
 
 
 def test_one_query_has_no_verdict_and_equal_rankings_have_no_difference() -> None:

@@ -59,26 +59,6 @@ def test_wilcoxon_takes_equal_differences_of_precisions_for_equal(found: list[tu
         assert wilcoxon(differences(run / 10, baseline / 10)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("queries", [8, 30])
-def test_intervals_of_few_queries_are_as_wide_as_those_of_t(queries: int) -> None:
-    """A bootstrap without the factor sqrt(Q / (Q - 1)) is 7 % too narrow with 8 queries."""
-    rng, ratios = np.random.default_rng(0), []
-    for _ in range(40):
-        difference = rng.normal(0.1, 0.2, queries)
-        (low, high), expected = interval(difference), scipy.stats.ttest_1samp(difference, 0).confidence_interval()
-        ratios.append((high - low) / (expected.high - expected.low))
-    assert np.mean(ratios) == pytest.approx(1, abs=0.03)
-
-
-def test_intervals_and_tests_do_not_depend_on_the_order_of_queries() -> None:
-    difference = differences(*pairs(3, 100))
-    turned = difference[::-1]
-    assert interval(turned) == pytest.approx(interval(difference), abs=1e-12)
-    assert randomisation(turned) == randomisation(difference)
-    narrow, wide = interval(difference, 0.8), interval(difference, 0.99)
-    assert wide[0] < narrow[0] < difference.mean() < narrow[1] < wide[1]
-
-
 @pytest.mark.parametrize("nothing", [np.zeros(10), np.array([])], ids=["ties", "no query"])
 def test_without_any_difference_there_is_nothing_to_test(nothing: np.ndarray) -> None:
     """Ten ties do not say that there are no others."""
@@ -89,7 +69,7 @@ def test_without_any_difference_there_is_nothing_to_test(nothing: np.ndarray) ->
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 20])
-def test_the_same_difference_everywhere_shows_no_variance_and_is_not_certain(count: int) -> None:
+def test_constant_difference_has_no_p_value(count: int) -> None:
     """t would be infinite, but two equal differences are no proof; signs alone say 2 of 2^n, and never 0."""
     constant = np.full(count, 0.1)
     assert math.isnan(paired_t(constant))

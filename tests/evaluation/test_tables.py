@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from ir_measures import ScoredDoc
 
-from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation import export
 from rerank.evaluation.compare import compare, compare_runs
@@ -117,17 +116,6 @@ def test_text_marks_what_is_significant_and_the_best() -> None:
     assert "30/10/0" in shown
 
 
-def test_columns_line_up(found: Table) -> None:
-    means, pairs, _ = found.text().split("\n\n")
-    for block, names in [(means, 1), (pairs, 2)]:
-        header, rule, *rows = block.splitlines()
-        assert len(rows) == (3 if names == 1 else 6)
-        ends = {tuple(cell.end() for cell in re.finditer(r"\S+(?: \S+)*", line))[names:] for line in (header, *rows)}
-        assert len(ends) == 1
-        assert set(rule) == {"─"}
-        assert len(rule) == max(map(len, rows))
-
-
 def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -> None:
     caption = " ".join(found.caption())
     empty = dict(zip(found.measures, found.first.without_relevant.sum(axis=1).tolist(), strict=True))
@@ -206,29 +194,3 @@ def test_no_html_in_markdown() -> None:
         "| <0.0001 [-0.1, 0.2] a_b |",
         r"| \_a\_ \~\~b\~\~ |",
     ]
-
-
-def test_no_argument_of_a_line_break_in_latex() -> None:
-    shown = Section("", ["run"], [[TableCell("[a] b")], [TableCell("*c", best=True)]]).latex()
-    assert "{}[a] b" in shown and r"\textbf{{}*c}" in shown
-
-
-def test_unjudged_documents_are_in_every_table(files: Path, tmp_path: Path) -> None:
-    """As counting says."""
-    names = ["bm25/run.trec", "rm3/run.trec", "model.trec"]
-    found = compare_runs(str(files / "qrels"), [str(files / name) for name in names], "nDCG@5 P@3 AP", names[0][:-5])
-    qrels = read_qrels(files / "qrels")
-    for suffix in export.TABLE_SUFFIXES:
-        export.write_table(found, tmp_path / f"table{suffix}")
-    rows = list(csv.DictReader((tmp_path / "table.csv").open()))
-    for (name, path), depth in [(run, depth) for run in found.paths.items() for depth in (3, 5)]:
-        run = read_run(path)
-        top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
-        share = top.count(False) / len(top)
-        (row,) = [row for row in rows if (row["run"], row["measure"]) == (name, f"unjudged@{depth}")]
-        assert float(row["mean"]) == share
-        assert row["difference"] == row["p_t-test"] == ""
-        for suffix in (".md", ".tex", ".txt"):
-            lines = (tmp_path / f"table{suffix}").read_text().splitlines()
-            wanted = f"{share:.1%}".replace("%", r"\%" if suffix == ".tex" else "%")
-            assert any(line.lstrip("| ").startswith(name) and wanted in line for line in lines)

@@ -11,11 +11,9 @@ import pytrec_eval
 
 import rerank
 from rerank.collections import read_qrels
-from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare_runs, ties_by_id
 from rerank.retrieval.runs import Scored, read_run
-from tests.report.parsed import data_of, parsed
 
 
 @pytest.fixture
@@ -69,20 +67,6 @@ def test_scores_that_are_equal_as_float32_tie() -> None:
     assert ties_by_id({"q": [Scored("a", 2.0), Scored("b", 1.0)]}, {"q": {"a": 1}})[1] == 0
 
 
-def test_the_report_ranks_ties_as_its_numbers_do(tied: tuple[str, str], tmp_path: Path) -> None:
-    """The page's ranks are those that trec_eval gives the documents: by score, then by descending id."""
-    qrels, path = tied
-    assert main(["evaluate", "--qrels", qrels, "--runs", path, "--html", str(tmp_path / "page.html")]) == 0
-    found = data_of(parsed((tmp_path / "page.html").read_text(encoding="utf-8")))
-    for position, shown in found["shown"].items():
-        ranking = read_run(path)[found["queries"][int(position)]]
-        order = sorted(ranking, key=lambda document: (document.score, document.id), reverse=True)
-        expected = {document.id: rank for rank, document in enumerate(order, 1)}
-        for number, _, ranks in shown["entries"]:
-            id = found["documents"][number][0]
-            assert ranks == [expected.get(id)], id
-
-
 def tied_lists() -> rerank.Lists:
     """Thirty queries of six candidates; the first stage ranks two of them equal, the relevant one first in the rows."""
     rows = [(f"q{q}", f"d{d}", f"text {d}", int(d == 1), 5.0 - max(d, 2)) for q in range(30) for d in range(6)]
@@ -91,7 +75,7 @@ def tied_lists() -> rerank.Lists:
     )
 
 
-def test_the_first_stage_has_one_value(tmp_path: Path) -> None:
+def test_first_stage_has_one_value_everywhere(tmp_path: Path) -> None:
     """In what training and ``rerank evaluate`` print, and in trec_eval."""
     lists = tied_lists()
     ties = int((np.diff(lists.column("engine").reshape(30, 6)) == 0).sum())
@@ -118,9 +102,3 @@ def test_the_first_stage_has_one_value(tmp_path: Path) -> None:
     assert "p-values" not in str(table)
     assert f"engine: {ties} documents have the score of the one before; ties are broken by document id" in str(table)
     assert f"ours: {ties} documents" in str(table), "ties of arrays are broken and counted like those of runs"
-
-
-def test_constant_scores_are_ranked_by_document_id_as_in_trec_eval() -> None:
-    frame = {"query_id": [1] * 5, "doc_id": [*"abcde"], "grade": [10, 0, 0, 1, 5], "bm25": [5, 4, 3, 2, 1]}
-    found = rerank.evaluate(rerank.Lists.from_dataframe(frame), {"constant": [1.0] * 5}, "nDCG@10")
-    assert found["constant", "nDCG@10"] == pytest.approx(0.6957, abs=1e-4)

@@ -52,7 +52,3 @@ def test_three_weights_come_near_the_best_of_all(seed: int) -> None:
             others = np.delete(weights, i)
             others = others / others.sum() if others.sum() else np.full(2, 0.5)
             assert mean(tuple(np.insert((1 - share) * others, i, share))) <= value + 1e-12
-
-
-def test_one_run_has_all_the_weight() -> None:
-    assert tune_weights([random_run(1)], random_qrels(1), "nDCG@5")[0] == (1.0,)

@@ -48,7 +48,7 @@ def test_experiments_train_what_the_files_beside_them_do() -> None:
 @pytest.mark.parametrize(
     ("command", "file", "other"), [("train", "losses", "experiment"), ("experiment", "hinge", "train")]
 )
-def test_a_file_of_the_other_kind_names_its_command(
+def test_wrong_kind_of_file_names_the_other_command(
     command: str, file: str, other: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = ROOT / "configs" / "robust04" / f"{file}.yaml"
@@ -80,7 +80,7 @@ def test_documented_commands_name_files_of_their_kind() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_configuration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)
     config = yaml.safe_load(next(block for block in blocks if "FoldsData" in block))
@@ -95,9 +95,7 @@ def test_the_whole_configuration_of_the_documentation_is_run(tmp_path: Path, mon
     assert len(list((tmp_path / config["output"] / "cells").rglob("results.json"))) == 2 * 3, "methods times folds"
 
 
-def test_what_an_experiment_cannot_do_it_says_before_it_trains(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_experiment_fails_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_lists(tmp_path, [4] * 6)
     make_model(tmp_path / "model")
     data = {"class_path": "ListsData", "init_args": {"train": str(tmp_path / "lists"), "validation_share": 0.3}}

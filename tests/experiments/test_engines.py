@@ -7,18 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import yaml
 
 from rerank.commands.cli import main
-from rerank.experiments.worker import train_cell
-from rerank.storage.files import read_json
-from rerank.storage.fingerprint import fingerprint
 from tests.builders import write_folds
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
@@ -56,30 +51,6 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["experiment", "--config", str(write_config(folder))]) == 0
     assert len(found(folder / "here")) == 24 + 12
     return folder
-
-
-def test_train_cell_waits_for_another_process(here: Path) -> None:
-    """A machine that was taken for dead may still be at it."""
-    cell = next((here / "here").glob("cells/**/results.json")).parent
-    settings = yaml.safe_load((cell / "config.yaml").read_text())
-    training = fingerprint(read_json(cell / "fingerprint.json"))
-    holds = (
-        "import sys\nfrom rerank.storage.locks import exclusive_lock\n"
-        "with exclusive_lock(sys.argv[1]): print(flush=True), sys.stdin.read()"
-    )
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", holds, str(cell)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as other,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        assert other.stdin is not None and other.stdout is not None
-        other.stdout.readline()
-        waiting = pool.submit(train_cell, settings, cell, training)
-        time.sleep(1)
-        assert not waiting.done()
-        other.stdin.close()
-        waiting.result(60)
 
 
 def results(output: Path) -> Any:

@@ -14,7 +14,6 @@ from rerank.commands.experiment import experiment
 from rerank.lists import Lists, build_lists
 from rerank.lists.folds import FoldsData
 from rerank.storage.locks import exclusive_lock
-from rerank.training.configuration import check
 from tests.builders import make_lists, make_model, random_run, write_folds
 from tests.experiments.settings import short_texts, write_experiment
 
@@ -58,7 +57,7 @@ def table(output: Path) -> Any:
     return json.loads((output / "results.json").read_text())["table"]
 
 
-def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> None:
+def test_changed_grade_trains_its_cells_again(tmp_path: Path) -> None:
     make_lists(tmp_path, LENGTHS)
     make_model(tmp_path / "model")
     assert experiment([write_config(tmp_path)]) == 0
@@ -86,14 +85,6 @@ def test_a_changed_grade_trains_the_cells_again_that_see_it(tmp_path: Path) -> N
     new = {folder.parts[2] for folder in after.keys() - cells.keys()}
     assert new == {f"fold-{fold}" for fold in (1, 2, 3) if fold != tested}
     assert table(tmp_path / "out") != before
-
-
-def test_a_run_file_that_is_missing_is_made_again(made: Path, copied: Path) -> None:
-    runs = {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")}
-    for path in runs:
-        path.unlink()
-    assert again(made, copied, "--measures=RR") == 0
-    assert {path: path.read_bytes() for path in (copied / "out").rglob("test.trec")} == runs
 
 
 def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> None:
@@ -138,13 +129,3 @@ def test_workers_import_a_users_classes_only_where_they_are_named(
     assert experiment([own]) == 0 and trained(tmp_path / "out") == before
     (resolved,) = (tmp_path / "out" / "cells" / "Mine").rglob("fingerprint.json")
     assert json.loads(resolved.read_text())["loss"]["class"] == "mine.Mine"
-
-
-def test_to_check_settings_leaves_them_as_they_are() -> None:
-    """Also those inside lists, which cells share with the experiment's base."""
-    data = {"class_path": "LetorData", "init_args": {"path": "elsewhere"}}
-    model = {"class_path": "MLP", "init_args": {"normalise": [{"class_path": "QueryZScore"}]}}
-    settings: dict[str, Any] = {"data": data, "model": model, "loss": "ListNet"}
-    before = json.dumps(settings)
-    check(settings)
-    assert json.dumps(settings) == before

@@ -20,7 +20,7 @@ from scipy import stats
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.engines import Process, environments
+from rerank.experiments.engines import environments
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
@@ -80,7 +80,7 @@ def test_cells_differ_in_what_they_should(folder: Path, results: dict[str, Any])
     assert seen == {0.1, 1000.0}
 
 
-def test_a_failed_cell_leaves_a_hole_and_its_last_line(folder: Path, results: dict[str, Any]) -> None:
+def test_failed_cell_leaves_a_hole_and_its_message(folder: Path, results: dict[str, Any]) -> None:
     assert [(failed["method"], failed["fold"]) for failed in results["failed"]] == [("Broken", f) for f in (1, 2, 3)]
     for failed in results["failed"]:
         assert "a score is not finite at step 2" in failed["message"]
@@ -91,7 +91,7 @@ def test_a_failed_cell_leaves_a_hole_and_its_last_line(folder: Path, results: di
     assert [cell.strip() for cell in rows[0].split("|")[2:-1]] == ["-"] * len(MEASURES)
 
 
-def test_the_table_is_of_what_the_chosen_cells_measured(folder: Path, results: dict[str, Any]) -> None:
+def test_table_has_measures_of_chosen_cells(folder: Path, results: dict[str, Any]) -> None:
     """Means from the cells' own files; p-values by scipy from the values per query, of all comparisons planned."""
     names, lists = ["SmoothI", "Tuned | 50%"], Lists.open(folder / "lists")
     queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
@@ -127,7 +127,7 @@ def test_tables_have_names_as_text_and_a_caption(folder: Path, results: dict[str
         assert said in results["caption"]
 
 
-def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any]) -> None:
+def test_finished_cells_are_reused(folder: Path, results: dict[str, Any]) -> None:
     """Other measures and policies are taken from the runs that are there; without anything new, no process starts."""
     config = yaml.safe_load((folder / "experiment.yaml").read_text())
     del config["methods"]["Broken"]
@@ -148,7 +148,7 @@ def test_what_is_finished_is_not_done_again(folder: Path, results: dict[str, Any
 
 
 @pytest.mark.slow
-def test_a_killed_experiment_goes_on_and_ends_as_one_left_alone(folder: Path, results: dict[str, Any]) -> None:
+def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: dict[str, Any]) -> None:
     output = folder / "killed"
     command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={folder / 'experiment.yaml'}"]
     command += [f"--output={output}"]
@@ -222,12 +222,6 @@ def test_bad_configurations_are_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_where_the_folder_is_to_be(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "notes").touch()
-    assert main(["experiment", f"--config={folder / 'experiment.yaml'}", f"--output={tmp_path / 'notes'}"]) == 2
-    assert f"{tmp_path / 'notes'}" in capsys.readouterr().err
-
-
 def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = f"--config={folder / 'experiment.yaml'}"
     assert main(["experiment", config, "--dry-run", "--base.batch_size", "3", "--base.epochs=2"]) == 0
@@ -243,20 +237,6 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
     ):
         assert main(["experiment", config, "--dry-run", *words]) == 2
         assert message in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_is_said_so_and_replaced(fresh_workers: None, tmp_path: Path) -> None:
-    worker = Process({}, tmp_path / "log" / "worker.log")
-    job = {"folder": str(tmp_path / "no run"), "settings": {}}
-    try:
-        assert "data" in worker.do(job)["error"]
-        assert worker._process is not None
-        worker._process.kill()
-        assert "data" in worker.do(job)["error"], "tried again"
-    finally:
-        worker.end()
-    assert "data" in (tmp_path / "no run" / "log.txt").read_text().splitlines()[-1]
 
 
 def test_threads_and_devices_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ def shortened(config: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_it_runs(path: Path, tmp_path: Path, home: Path) -> None:
+def test_letor_config_runs(path: Path, tmp_path: Path, home: Path) -> None:
     config = shortened(read_config(path)) | {"output": str(tmp_path / "out")}
     data = config["base"]["data"]["init_args"]
     data["path"] = make(tmp_path / "data", data["path"])

@@ -22,7 +22,7 @@ def test_point_name_is_a_short_file_name() -> None:
 @pytest.mark.parametrize(
     "search", [{"loss.alpha": [3], "loss": ["ApproxNDCG"]}, {"loss": ["ApproxNDCG"], "loss.alpha": [3]}]
 )
-def test_a_searched_class_does_not_undo_a_searched_argument_above_it(search: dict[str, Any]) -> None:
+def test_searched_class_keeps_searched_argument(search: dict[str, Any]) -> None:
     config = ExperimentConfig(output="x", base={}, methods={"A": Method(search=search)})
     plan = ExperimentPlan(config)
     cell = plan.cell(Group("A", None, 1), plan.points(Group("A", None, 1))[0])

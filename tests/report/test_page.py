@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, evaluate
+from rerank.evaluation.measures import evaluate
 from rerank.evaluation.render import Section, TableCell, queries_sentence
 from rerank.lists.view import Lists
 from rerank.report.page import (
@@ -22,8 +22,6 @@ from rerank.report.page import (
     LENGTH,
     TOP,
     choose,
-    cut,
-    query_data,
     render_page,
     safe_json,
 )
@@ -102,19 +100,6 @@ def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None
     assert len(list(tree.iter("script"))) == 1
 
 
-@given(st.text())
-def test_cut_texts_are_one_short_line(text: str) -> None:
-    shown = cut(text, 20)
-    assert len(shown) <= 20 and "\n" not in shown
-    if len(" ".join(text.split())) <= 20:
-        assert shown.split() == text.split()
-
-
-def test_cells_sort_by_their_number() -> None:
-    shown = {"0.5": "0.5", "-0.25": "-0.25", "<0.0001": "0.0001", "[+0.1, +0.3]": "+0.1", "-": "", "run 1": ""}
-    assert {text: TableCell(text).value for text in shown} == shown
-
-
 def test_pages_are_bounded_and_keep_what_changes_most() -> None:
     rng, queries = np.random.default_rng(0), [f"q{i}" for i in range(400)]
     tables = {f"run {i}": per_query("AP RR", rng.random((2, 400)), queries) for i in range(5)}
@@ -132,14 +117,6 @@ def test_pages_are_bounded_and_keep_what_changes_most() -> None:
     assert next(told.iter("p")).text.split() == [queries[i] for i in left_out]
 
 
-def test_values_left_out_by_the_policy_are_null() -> None:
-    evaluator = Evaluator({"q": {"a": 0}, "r": {"a": 1}}, "AP NumRet", "drop")
-    data = query_data({"x": evaluator({"q": [("a", 1.0)], "r": [("a", 1.0)]})}, "x", {}, None, None)
-    assert data["measures"] == ["AP"]
-    assert data["values"] == [[[None, 1.0]]]
-    assert data["shown"] == {}
-
-
 def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
     parsed(render_page("empty", [], {}, ""))
     for name in ("one.html", "page.htm"):
@@ -151,7 +128,7 @@ def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
         assert not data_of(tree)["texts"]
 
 
-def test_a_lists_folder_is_reported_on_with_its_columns_and_texts(folder: Path, tmp_path: Path) -> None:
+def test_report_of_lists_folder_has_columns_and_texts(folder: Path, tmp_path: Path) -> None:
     lists, path = Lists.open(folder / "lists"), tmp_path / "x.html"
     column = lists.store.order
     runs = [str(column), str(folder / "b.trec")]

@@ -103,11 +103,6 @@ def test_calibrated_ranker_answers_with_probabilities(client: Client) -> None:
     assert [one["score"] for one in answer] == pytest.approx(sorted(expected, reverse=True), rel=1e-12)
 
 
-def test_equal_scores_keep_the_order_of_the_documents(client: Client) -> None:
-    answer = client.ask({"query": QUERY, "documents": ["wing"] * 9})[1]
-    assert [one["index"] for one in answer["results"]] == list(range(9))
-
-
 def test_rankers_go_by_their_names(client: Client, folders: dict[str, Path]) -> None:
     assert client.scores("again", QUERY, TEXTS) == client.scores("text", QUERY, TEXTS)
     status, answer = client.ask({"model": "txt", "query": "a", "documents": ["b"]})

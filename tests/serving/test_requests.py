@@ -73,11 +73,6 @@ def test_bad_body_is_refused(client: Client, body: bytes, status: int, message: 
     assert len(answer["message"]) < 600
 
 
-def test_neutral_fields_pass(client: Client) -> None:
-    for more in ({"truncate": True}, {"truncation_direction": "Right"}, {"max_tokens_per_doc": None}):
-        assert client.ask(GOOD | more)[0] == 200
-
-
 def test_instruction_changes_scores_of_decoder(client: Client) -> None:
     usual = client.scores("decoder", **GOOD)
     assert client.scores("decoder", **GOOD, instruction="Find wings") != usual

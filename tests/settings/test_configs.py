@@ -134,12 +134,6 @@ def test_read_config_keeps_dots_below_methods(tmp_path: Path) -> None:
     }
 
 
-def test_read_config_takes_extends_from_a_merge_key(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("a: 1\n")
-    (tmp_path / "y.yaml").write_text("keep: &b\n  extends: x.yaml\n<<: *b\n")
-    assert read_config(tmp_path / "y.yaml")["a"] == 1
-
-
 def test_read_config_reads_numbers_like_options(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("rate: 1e-3\nname: '1e-3'\nday: 2020-01-01\n")
@@ -171,11 +165,6 @@ def test_train_prints_the_resolved_configuration(tmp_path: Path, capsys: pytest.
     assert "extends" not in config
     again = write(tmp_path / "config.yaml", config)
     assert printed(capsys, f"--config={again}") == config
-
-
-def test_train_finds_moved_classes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    old = write(tmp_path / "old.yaml", NETWORK, output="x", loss={"class_path": "rerank.losses.listnet.ListNet"})
-    assert printed(capsys, f"--config={old}")["loss"]["class_path"] == "rerank.ListNet"
 
 
 def test_train_merges_several_files_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,14 +235,6 @@ def test_read_config_fails_when_files_extend_each_other(tmp_path: Path) -> None:
         write(tmp_path / f"{name}.yaml", {}, extends=f"./{other}.yaml")
     with pytest.raises(UserError, match=r"c\.yaml: extends: .*a\.yaml extends this file in turn"):
         read_config(tmp_path / "a.yaml")
-
-
-def test_read_config_copies_aliases(tmp_path: Path) -> None:
-    (tmp_path / "base.yaml").write_text("a: &x {y: 1}\nb: *x\nm: {class_path: M, init_args: {c: *x, d: *x}}\n")
-    found = read_config(write(tmp_path / "over.yaml", {"a": {"y": 2}, "m.c.y": 3}, extends="base.yaml"))
-    assert found["a"] == {"y": 2}
-    assert found["b"] == {"y": 1}, "what shared an alias is not changed along"
-    assert found["m"]["init_args"] == {"c": {"y": 3}, "d": {"y": 1}}
 
 
 @pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -159,15 +159,6 @@ def test_names_of_other_kinds_are_not_called(name: str, hostile: Any) -> None:
         assert "\n" not in str(caught.value), caught.value
 
 
-def test_untyped_values_are_not_called(hostile: Any) -> None:
-    for value in [{"class_path": "hostile.Other"}, *CALLS]:
-        for arguments in ({"thing": value}, {"things": value}, {"more": [value]}, {"table": {"a": value}}):
-            try:
-                configured(settings(loss=loss("hostile.Untyped", **arguments)))
-            except UserError as error:
-                assert "\n" not in str(error)
-
-
 def test_objects_are_not_classes(hostile: Any) -> None:
     hostile.ready = rerank.ListNet()
     with pytest.raises(UserError, match="loss: names an object of ListNet; name the class"):

@@ -160,12 +160,6 @@ def test_functions_are_checked() -> None:
     check_arguments(TrainConfig, {"warmup": -1, "epochs": np.int32(3)})  # ignores names that it does not take
 
 
-def test_huge_numbers_are_shortened() -> None:
-    said = error(check_values, replace(CONFIG, epochs=-(10**400)), losses.ListNet)
-    assert said.startswith("epochs: must be at least 1, not -1000")
-    assert len(said) < 100
-
-
 @pytest.mark.parametrize("measure", ["P@True", "AP(rel=0)", "SetF(beta=-1)", "nDCG@10^20", f"nDCG@1{'0' * 20}", "P@0"])
 def test_measures_fail_with_impossible_parameters(measure: str) -> None:
     error(parse_measures, measure)

@@ -44,7 +44,9 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
         ([*EVALUATE, "--html", "a.html", "--table", "a.txt", "a.txt"], "given for two outputs"),
     ],
 )  # fmt: skip
-def test_the_inputs_stay(place: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_commands_keep_their_inputs(
+    place: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
     before = contents(place)
     assert main(words) == 2
     assert message in capsys.readouterr().err and contents(place) == before

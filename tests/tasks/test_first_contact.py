@@ -54,7 +54,7 @@ def unconfigured(*handlers: logging.Handler) -> Iterator[logging.Logger]:
         log.setLevel(before[2])
 
 
-def test_a_script_sees_what_the_command_shows(
+def test_train_logs_to_unconfigured_scripts(
     parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with unconfigured() as log:
@@ -65,32 +65,6 @@ def test_a_script_sees_what_the_command_shows(
     assert "is complete" in capsys.readouterr().err
     assert any(line.startswith("epoch 1: loss") for line in lines)
     assert lines[-1] in str(run).splitlines() and lines[-1].startswith("  model (epoch")
-
-
-def test_a_program_that_listens_is_not_spoken_over(
-    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record.getMessage())
-
-    records: list[str] = []
-    with unconfigured(Kept()):
-        train(linear(), parts, tmp_path / "run")
-    assert not capsys.readouterr().err and sum(line.startswith("epoch 1: loss") for line in records) == 1
-
-
-def test_the_level_of_the_logger_makes_it_quiet(
-    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rerank.progress.in_notebook", lambda: True)  # bars are shown in any case there
-    monkeypatch.setattr("rerank.progress.find_spec", lambda _: None)
-    with unconfigured() as log:
-        train(linear(), parts, tmp_path / "loud")
-        assert "epoch 1/1" in capsys.readouterr().err
-        log.setLevel(logging.WARNING)
-        train(linear(), parts, tmp_path / "quiet")
-    assert not capsys.readouterr().err
 
 
 def test_training_prints_its_results(tiny_model: Path, parts: dict[str, rerank.Lists], tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rerank
 from rerank.collections import as_qrels
-from rerank.retrieval.runs import Scored, read_run, write_run
+from rerank.retrieval.runs import Scored
 
 SCORES = st.dictionaries(
     st.sampled_from(["q1", "q2", "q3"]),
@@ -22,7 +22,7 @@ SCORES = st.dictionaries(
 
 
 @given(SCORES)
-def test_a_run_is_the_same_in_every_form(scores: dict[str, dict[str, float]]) -> None:
+def test_as_run_is_the_same_for_every_form(scores: dict[str, dict[str, float]]) -> None:
     """Ties as trec_eval has them: by descending id, whatever the form, and as a file without them is read."""
     from ir_measures import ScoredDoc
 
@@ -35,18 +35,6 @@ def test_a_run_is_the_same_in_every_form(scores: dict[str, dict[str, float]]) ->
         assert rerank.as_run(form) == expected
     back = rerank.as_run(frame).to_dataframe()
     pd.testing.assert_frame_equal(rerank.as_run(back).to_dataframe(), back)
-
-
-def test_the_order_of_a_sequence_and_of_ranks_is_kept() -> None:
-    assert [scored.id for scored in rerank.as_run({"q": [("a", 1.0), ("b", 1.0)]})["q"]] == ["a", "b"]
-    frame = pd.DataFrame({"qid": ["q"] * 2, "docno": ["b", "a"], "score": [1.0, 1.0], "rank": [1, 0]})
-    assert [scored.id for scored in rerank.as_run(frame)["q"]] == ["a", "b"]
-
-
-def test_a_file_is_a_run(tmp_path: Path) -> None:
-    run = rerank.as_run({"q": {"a": 1.0, "b": 2.0}})
-    write_run(tmp_path / "x.trec", run)
-    assert rerank.as_run(tmp_path / "x.trec") == read_run(tmp_path / "x.trec") == run
 
 
 @pytest.mark.parametrize("names", [("query_id", "doc_id", "relevance"), ("qid", "docno", "label"), ("a", "b", "c")])
