@@ -131,7 +131,6 @@ class Work(NamedTuple):
 def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int]) -> Work:
     """Scoring lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
-    model.settle(precision)
     needed = operations(model.network, inputs.lengths(lists.row_numbers))
     return Work(lambda: score_lists(model, inputs, lists, precision=precision), lists.size, needed)
 
@@ -139,7 +138,6 @@ def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int]) -
 def training_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], gradient: Any = "auto") -> Work:
     """A training step on lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
-    model.settle(precision)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
     limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
@@ -175,7 +173,6 @@ def scores_and_gradient(
     """A copy's on a device, of four lists."""
     model = copy.deepcopy(model).to(device)
     lists, inputs = here.pairs(model, 4, 10)  # which are laid out for the device
-    model.settle(precision)
     scores = score_lists(model, inputs, lists, precision=precision)
     step = accumulator(model.train(), inputs, lists, precision, MemoryLimits(model.budget))
     step.accumulate(whole(lists), 1)
@@ -284,7 +281,6 @@ def memory(here: Here) -> Iterator[str]:
     """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
-    model.settle("bf16")
     tokens = int(inputs.lengths(lists.row_numbers).sum())
     each, at_once = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
     yield f"A token's graph is taken to keep {each / 1e3:.1f} kB, and that of any number {at_once / 1e9:.2f} GB."

@@ -3,11 +3,11 @@ r"""Attention on a CPU where PyTorch's own is slow: in bf16, and with dropout.
 PyTorch's fused kernel is slow in bf16, backwards above all, and with dropout it gives way to one that draws a Bernoulli
 variable per weight. Here
 
-.. math:: P = \mathrm{softmax}(s Q K^\top + M), \quad O = \frac{1}{1 - p} (P \odot D) V
+.. math:: P = \mathrm{softmax}(s Q K^\top), \quad O = \frac{1}{1 - p} (P \odot D) V
 
 is computed by batched products, a few sequences at a time so that their matrices stay in the cache where sequences are
 short, and :math:`P` is computed again in the backward pass: what is kept are Q, K, V, the softmax's sums and a byte per
-element of D (see :mod:`rerank.kernels.dropout`). A token that may see nothing gets the mean of V.
+element of D (see :mod:`rerank.kernels.dropout`).
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ class Run:
 
 
 class Attention(torch.autograd.Function):
-    """Of sequences that lie end to end, ``[T, H, d]``, a run at a time.
-
-    Each run has a boolean mask (True is seen), as for :func:`attended`, or None.
-    """
+    """Attention within sequences that lie end to end, ``[T, H, d]``, a run at a time."""
 
     @staticmethod
     def forward(
@@ -68,19 +65,18 @@ class Attention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         runs: list[Run],
-        masks: list[Tensor | None],
         scale: float,
         steps: int,
         first: bool,
     ) -> Tensor:
         output, kept = torch.empty_like(query, memory_format=torch.contiguous_format), []
         with torch.autocast("cpu", enabled=False):
-            for run, mask in zip(runs, masks, strict=True):
-                part, *own = attended(*run.of_all(query, key, value, first), mask, scale, steps)
+            for run in runs:
+                part, *own = attended(*run.of_all(query, key, value, first), scale, steps)
                 run.of(output, first).copy_(part)
                 kept.append(own)
         ctx.save_for_backward(query, key, value, *(sums for sums, _ in kept), *(words for _, words in kept))
-        ctx.runs, ctx.masks, ctx.scale, ctx.steps, ctx.first = runs, masks, scale, steps, first
+        ctx.runs, ctx.scale, ctx.steps, ctx.first = runs, scale, steps, first
         return output
 
     @staticmethod
@@ -88,16 +84,16 @@ class Attention(torch.autograd.Function):
         query, key, value, *kept = ctx.saved_tensors  # once: what is checkpointed cannot be unpacked again
         runs: list[Run] = ctx.runs
         found = [torch.empty_like(state, memory_format=torch.contiguous_format) for state in (query, key, value)]
-        for run, mask, *own in zip(runs, ctx.masks, kept[: len(runs)], kept[len(runs) :], strict=True):
+        for run, *own in zip(runs, kept[: len(runs)], kept[len(runs) :], strict=True):
             states = run.of_all(query, key, value, ctx.first)
-            parts = gradients(run.of(gradient, ctx.first), *states, mask, ctx.scale, ctx.steps, *own)
+            parts = gradients(run.of(gradient, ctx.first), *states, ctx.scale, ctx.steps, *own)
             for place, part in zip(run.of_all(found[0], found[1], found[2], ctx.first), parts, strict=True):
                 place.copy_(part)
-        return (*found, None, None, None, None, None)
+        return (*found, None, None, None, None)
 
 
 def attended(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, steps: int
+    query: Tensor, key: Tensor, value: Tensor, scale: float, steps: int
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Attention of some sequences, ``[B, H, L, d]``; ``steps`` / 256 of its weights are dropped.
 
@@ -105,13 +101,13 @@ def attended(
     maximum had to be subtracted before; and the random bytes that dropped weights, None without dropout.
     """
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()  # products copy, slowly
-    weights = _logits(query, key, mask).exp_()
+    weights = (query @ key.transpose(-1, -2)).exp_()
     sums = weights.sum(-1, keepdim=True)
     # A maximum per row, taken off before the exponential, takes as long as that; sums show where it was needed.
     least, most = sums.aminmax()
     safe = bool(SAFE[0] < least and most < SAFE[1])
     if not safe:
-        weights = torch.softmax(_logits(query, key, mask), -1)
+        weights = torch.softmax(query @ key.transpose(-1, -2), -1)
     words = draw(weights.numel()) if steps else None
     if words is not None:
         drop_(weights, words, steps)
@@ -124,7 +120,6 @@ def gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask: Tensor | None,
     scale: float,
     steps: int,
     sums: Tensor | None,
@@ -133,7 +128,7 @@ def gradients(
     """The gradients of query, key and value, of what :func:`attended` gave."""
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()
     gradient = (gradient * (STEPS / (STEPS - steps))).contiguous()
-    logits = _logits(query, key, mask)
+    logits = query @ key.transpose(-1, -2)
     weights = torch.softmax(logits, -1) if sums is None else logits.exp_().div_(sums)
     of_weights, left = gradient @ value.transpose(-1, -2), weights
     if words is not None:
@@ -141,13 +136,6 @@ def gradients(
         drop_(of_weights, words, steps)
     of_logits = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
     return (of_logits @ key).mul_(scale), of_logits.transpose(-1, -2) @ query, left.transpose(-1, -2) @ gradient
-
-
-def _logits(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
-    logits = query @ key.transpose(-1, -2)
-    if mask is not None:
-        logits += torch.zeros(mask.shape, dtype=logits.dtype).masked_fill_(~mask, torch.finfo(logits.dtype).min)
-    return logits
 
 
 def is_faster(kind: torch.dtype, elements: int, steps: int, training: bool) -> bool:

@@ -265,7 +265,7 @@ def _on_cpu(call: AttentionCall) -> Tensor:
     elements = query.shape[1] * longest * (1 if first else longest)
     if is_faster(query.dtype, elements, threshold(dropout), call.training):
         runs = sequences.runs(ELEMENTS // query.shape[1])
-        return Attention.apply(query, key, value, runs, [None] * len(runs), scale, threshold(dropout), first)
+        return Attention.apply(query, key, value, runs, scale, threshold(dropout), first)
     return _by_pytorch(call)
 
 

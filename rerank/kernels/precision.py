@@ -1,4 +1,4 @@
-"""Which arithmetic the encoder runs in, and frozen weights in its type."""
+"""Precision of the encoder: bf16, fp16 or float32."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 Precision = Literal["auto", "bf16", "fp16", "fp32"]
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-INEXACT = "rerank_inexact"
-"""Of a layer whose weight bf16 does not hold."""
 
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
@@ -73,23 +69,3 @@ def exact_float32() -> Iterator[None]:
 def on_cpu() -> bool:
     """Whether there is no accelerator; Accelerate has to be told, or it does not see the processes of a CPU run."""
     return not torch.accelerator.is_available()
-
-
-def hold_frozen(network: nn.Module, precision: Precision) -> None:
-    """Hold the frozen weights of linear layers in bf16, where the encoder computes in it and they lose nothing by it.
-
-    Any other precision brings float32 back. Weights that embeddings share stay in float32, as what these give does.
-    """
-    kind = torch.bfloat16 if precision == "bf16" else torch.float32
-    embedded = {id(module.weight) for module in network.modules() if isinstance(module, nn.Embedding)}
-    for module in network.modules():
-        if not isinstance(module, nn.Linear) or module.weight.requires_grad or id(module.weight) in embedded:
-            continue
-        weight = module.weight
-        if weight.dtype == kind or INEXACT in module.__dict__:
-            continue
-        held = weight.detach().to(kind)
-        if torch.equal(held.float(), weight.float()):
-            weight.data = held
-        else:
-            module.__dict__[INEXACT] = True

@@ -64,7 +64,6 @@ def score_candidates(
     with ALONE, exact_float32():
         device = next(scorer.parameters()).device
         precision, _ = resolve(precision, device, scorer.bf16)
-        scorer.settle(precision)
         of = list_numbers(len(rows), starts)
         budget, workers = budget or scorer.budget, 1
         if device.type == "cpu":
@@ -198,10 +197,6 @@ class Scorer(Model, nn.Module):
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Fit what depends on the training lists (normalisers, widths), and draw fresh weights, by the seed alone."""
-
-    def settle(self, precision: Precision) -> None:
-        """Prepare frozen weights for a precision; training and scoring call it first."""
-        return
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:

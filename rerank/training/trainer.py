@@ -148,7 +148,6 @@ class Trainer:
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open()
-        self.model.settle(self.precision)
         self._say("precision %s (%s)", self.precision, why)
         if self.main:
             lists, whole = self.batches.batch_size, self.model.whole_batches
@@ -324,7 +323,6 @@ class Trainer:
         if state.best_epoch != state.epoch:
             with together():
                 best = type(self.model).load(self.folder.best)
-                best.settle(self.precision)
         scores = {} if self._best_scores is None else {"validation": self._best_scores}
         options: dict[str, Any] = {"precision": self.precision, "budget": self.config.token_budget}
         for split, lists in self.measurer.lists.items():

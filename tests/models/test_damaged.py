@@ -1,4 +1,4 @@
-"""Model folders that are damaged or of another task: each is refused in one line, and no code of theirs runs."""
+"""Model folders that are damaged or of another task: no wrong scores, and no code of theirs runs."""
 
 from __future__ import annotations
 
@@ -51,45 +51,8 @@ def test_load_refuses_a_configuration_of_another_depth(kind: str, copied: Callab
     folder = copied(kind)
     change(folder, "config.json", num_hidden_layers=1)
     refused(folder, "config.json is of a smaller model.*encoder.layer.1")
-    change(folder, "config.json", num_hidden_layers=20_000)
-    refused(folder, r"config\.json: num_hidden_layers is 20000, and there are \d\d weights")
     change(folder, "config.json", num_hidden_layers=3)
     refused(folder, "missing")
-
-
-@pytest.mark.parametrize("kind", ["hf", "cls", "bare"])
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"hidden_size": 1 << 24, "num_attention_heads": 1},
-        {"vocab_size": 1 << 40},
-        {"num_attention_heads": 0},
-        {"num_attention_heads": -1},
-        {"num_attention_heads": "two"},
-        {"hidden_act": "os.system"},
-        {"model_type": "no such"},
-        {"model_type": ["bert"]},
-        {"num_hidden_layers": None},
-    ],
-    ids=str,
-)
-def test_load_refuses_a_configuration_that_does_not_fit(
-    kind: str, values: dict[str, Any], copied: Callable[[str], Path]
-) -> None:
-    folder = copied(kind)
-    change(folder, "config.json", **values)
-    refused(folder, str(folder))
-
-
-@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"5", b"\xff", b"[" * 100_000, b'{"model": 5}'])
-def test_load_refuses_files_of_something_else(file: str, text: bytes, copied: Callable[[str], Path]) -> None:
-    folder = copied("bare")
-    (folder / file).write_bytes(text)
-    if file == "tokenizer_config.json" and text in (b"{}", b'{"model": 5}'):
-        return  # that says nothing, or nothing that is read
-    other = text in (b"[]", b"5") and file != "tokenizer.json"
-    refused(folder, f"{file}: expected a JSON object" if other else str(folder))
 
 
 def published(name: str, folder: Path, tiny_model: Path) -> None:

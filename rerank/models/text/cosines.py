@@ -15,7 +15,6 @@ from rerank.errors import UserError
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.lists.view import Lists
 from rerank.models.contract import hash_model
-from rerank.models.text.network import reading
 from rerank.models.weights import find_model
 from rerank.retrieval.dense import Vectors
 from rerank.storage.arrow import Array, taken
@@ -40,10 +39,9 @@ class Embedder:
         from sentence_transformers import SentenceTransformer
 
         folder = find_model(name)
-        with reading(folder):
-            self.model: SentenceTransformer = SentenceTransformer(
-                str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
-            )
+        self.model: SentenceTransformer = SentenceTransformer(
+            str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
+        )
         self.name = name
         self.precision, _ = resolve(precision, self.model.device)
         self.id = f"{hash_model(folder)}-{self.precision}"

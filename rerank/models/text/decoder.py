@@ -15,7 +15,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from rerank.errors import UserError
 from rerank.kernels.flat import use_flat_decoder
 from rerank.kernels.interface import use_attention
-from rerank.kernels.precision import Precision, hold_frozen
 from rerank.lists.tokens import NOTHING, Side, encode
 from rerank.models.contract import hash_model
 from rerank.models.text.adapter import BASE as NAME
@@ -42,7 +41,6 @@ from rerank.models.text.network import (
     positions_of,
     read_config,
     read_tokenizer,
-    reading,
 )
 from rerank.models.text.pairs import Long, PairTemplate
 from rerank.models.text.prompt import PLACES, Prompt, read_template
@@ -255,10 +253,6 @@ class Decoder(CrossEncoder):
     def _saves_total(self) -> bool:
         return False  # others know one length for both sides
 
-    def settle(self, precision: Precision) -> None:
-        if self.adapter is not None:
-            hold_frozen(self.network, precision)
-
     @staticmethod
     def knows(name: str) -> bool:
         """Tell decoders, and their adapters, from encoders."""
@@ -275,7 +269,6 @@ class Decoder(CrossEncoder):
         """Add the adapter to the weights; from then on it is a model of its own, which any library loads."""
         if self.adapter is None:
             raise UserError(f"{self.name}: has no adapter to merge")
-        hold_frozen(self.network, "fp32")
         self.network = self.adapter.merge_and_unload()
         self.adapter = None
         self.network.requires_grad_(True)
@@ -305,8 +298,7 @@ def _load_language_model(folder: Path, config: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
     config.sentence_transformers = RAW
-    with reading(folder):
-        network, info = cast(Any, AutoModelForCausalLM).from_pretrained(folder, **loading(config))
+    network, info = cast(Any, AutoModelForCausalLM).from_pretrained(folder, **loading(config))
     check_found(network, info, folder)
     if info["missing_keys"]:
         raise UserError(f"{folder}: no language-model head ({min(info['missing_keys'])}); use a checkpoint with one")

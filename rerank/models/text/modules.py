@@ -37,18 +37,15 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     """
     if not (folder / LAYOUT).is_file():
         return []
-    try:
-        entries = json.loads((folder / LAYOUT).read_bytes())
-        named: list[dict[str, Any]] = [{key: str(entry[key]) for key in ("type", "path")} for entry in entries]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{folder / LAYOUT}: expected modules with type and path; copy the model again") from error
-    transformer, *behind = [entry | {"config": _json(folder / entry["path"] / "config.json")} for entry in named]
+    listed = json.loads((folder / LAYOUT).read_bytes())
+    transformer, *behind = [entry | {"config": _json(folder / entry["path"] / "config.json")} for entry in listed]
     known = _settings(folder).get("model_type") == "CrossEncoder" or bool(behind and logit_tokens(behind))
     if not behind or not (known or behind[-1]["config"].get("module_output_name") == SCORES):
         return []  # one label of the architecture's own, or an embedding model
     for entry in (transformer, *behind):
-        if not entry["type"].startswith("sentence_transformers."):
-            raise UserError(f"{folder}: {LAYOUT}: {entry['type']} needs remote code, which is never run")
+        activation = entry["config"].get("activation_function", IDENTITY)
+        if not (entry["type"].startswith("sentence_transformers.") and activation.startswith("torch.")):
+            raise UserError(f"{folder}: {LAYOUT}: {entry['type']}, {activation}: needs remote code, which is never run")
     if transformer["path"]:
         raise UserError(f"{folder}: {LAYOUT}: expected the Transformer in the folder itself, not {transformer['path']}")
     return behind
@@ -56,25 +53,17 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
 
 def load_modules(folder: Path, entries: Sequence[dict[str, Any]], dropout: float | None) -> list[nn.Module]:
     """Load the modules behind the Transformer; ``dropout`` replaces their rates."""
-    from sentence_transformers.base.modules import Dense, Normalize
-    from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Pooling
+    from sentence_transformers.sentence_transformer.modules import Dropout
+    from sentence_transformers.util import import_from_string
 
-    known: dict[str, Any] = {kind.__name__: kind for kind in (Dense, Dropout, LayerNorm, Normalize, Pooling)}
     modules: list[Any] = []
     for entry in entries:
-        if (kind := entry["type"].rpartition(".")[2]) not in known:
-            raise UserError(f"{folder}: {LAYOUT}: {kind} is not read; expected {', '.join(sorted(known))}")
-        activation = entry["config"].get("activation_function", IDENTITY)
-        if not activation.startswith("torch."):
-            raise UserError(f"{folder}: {entry['path']}: {activation} needs remote code, which is never run")
-        if kind in ("Dense", "LayerNorm") and not (folder / entry["path"] / "model.safetensors").is_file():
-            raise UserError(f"{folder}: {entry['path']}: no model.safetensors (pickled weights are not read)")
-        modules.append(known[kind].load(str(folder), subfolder=entry["path"], local_files_only=True))
+        kind: Any = import_from_string(entry["type"])
+        modules.append(kind.load(str(folder), subfolder=entry["path"], local_files_only=True))
+        if dropout is not None and isinstance(modules[-1], Dropout):
+            modules[-1].dropout = modules[-1].dropout_layer.p = dropout
     if getattr(modules[-1], "module_output_name", None) != SCORES:
         raise UserError(f"{folder}: {LAYOUT}: the last module does not make {SCORES}")
-    for module in modules:
-        if dropout is not None and isinstance(module, Dropout):
-            module.dropout = module.dropout_layer.p = dropout
     to_one_label(modules[-1].linear, folder)
     modules[-1].out_features = 1
     return modules

@@ -1,4 +1,4 @@
-"""The network in a model folder: read as safetensors, never code, and refused where it is not what it is taken for.
+"""The network in a model folder: read as safetensors, never code, and refused if it is not what it is taken for.
 
 Every head computes in float32.
 """
@@ -6,9 +6,7 @@ Every head computes in float32.
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MethodType
 from typing import Any
@@ -16,31 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError
 from rerank.models.text.modules import IDENTITY, ModularNetwork, cls_modules, load_modules, prompts_of, to_one_label
-from rerank.models.weights import tensor_names
 from rerank.storage.files import read_json, say_once
 
 FOUND = 0.9
 """Share of an encoder's parameters that a folder has to have the weights of."""
 
-LAYERS = ("num_hidden_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
-"""Numbers of layers, by the names that configurations of all architectures understand."""
-
 UNREAD = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "._weight")
 """Ends of names that files have and encoders do not: constants of older versions, DeBERTa's second embeddings."""
-
-
-@contextmanager
-def reading(folder: Path) -> Iterator[None]:
-    """Say in one line what other libraries stumble over in a folder, each with exceptions of its own."""
-    try:
-        yield
-    except (UserError, MemoryError):
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {one_line(error)[:300]}"
-        raise UserError(f"{folder}: cannot be read ({reason}); copy the model again") from error
 
 
 def load_encoder(
@@ -70,13 +52,11 @@ def load_encoder(
             elif pooler := getattr(module, "pooler", None):
                 keep_float32(pooler)
     else:
-        with reading(folder):
-            encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
+        encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
         check_found(encoder, info, folder)
         missing = [f"encoder.{name}" for name in sorted(info["missing_keys"])]
         if modules:
-            with reading(folder):
-                behind = load_modules(folder, modules, dropout)
+            behind = load_modules(folder, modules, dropout)
         else:
             rate = float(getattr(config, "hidden_dropout_prob", 0.1)) if dropout is None else dropout
             behind = cls_modules(config.hidden_size, rate, getattr(config, "initializer_range", 0.02))
@@ -86,34 +66,26 @@ def load_encoder(
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """A folder's tokenizer; without a vocabulary an empty one would be made up."""
+    """Load a folder's tokenizer; without a vocabulary an empty one would be made up."""
     from transformers import AutoTokenizer
 
     if not any(any(folder.glob(pattern)) for pattern in ("tokenizer.json", "vocab.*", "*.model")):
         lacks = "a tokenizer (no tokenizer.json, vocab.txt or *.model)"
         raise UserError(f"{folder}: a model folder without {lacks}; copy it there from where the model comes from")
-    with reading(folder):
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def read_config(folder: Path, dropout: float | None) -> Any:
-    """A folder's configuration, with this rate in place of every dropout's."""
+    """Load a folder's configuration, with this rate in place of every dropout's."""
     from transformers import CONFIG_MAPPING, AutoConfig
     from transformers.utils import logging as hf_logging
 
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()
-    if not (folder / "config.json").is_file():
-        raise UserError(f"{folder}: holds an adapter, no whole model; load it as a Decoder")
     described = read_json(folder / "config.json")
     if "auto_map" in described and described.get("model_type") not in CONFIG_MAPPING:
         raise UserError(f"{folder}: {described.get('model_type')} needs remote code, which is never run")
-    with reading(folder):
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    weights = len(tensor_names(folder))  # each layer has one at least: 20,000 layers are not even begun
-    for name, most in (*((name, weights) for name in LAYERS), ("num_attention_heads", math.inf)):
-        if isinstance(value := getattr(config, name, None), int) and not 0 <= value <= most:
-            raise UserError(f"{folder}: config.json: {name} is {value}, and there are {weights} weights")
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if dropout is not None:
         for name, value in vars(config).items():
             if ("dropout" in name or name.endswith("pdrop")) and isinstance(value, int | float):
@@ -122,7 +94,7 @@ def read_config(folder: Path, dropout: float | None) -> Any:
 
 
 def loading(config: Any) -> dict[str, Any]:
-    """How weights are read: float32 safetensors from a folder, never code."""
+    """Return how to read weights: float32 safetensors from a folder, never code."""
     keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
     return keys | {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
 
@@ -142,15 +114,7 @@ def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
     labels = config.num_labels if classifies else 1
     config.num_labels = labels
     config.sentence_transformers = RAW
-    try:
-        with reading(folder):
-            network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
-    except UserError as error:
-        if isinstance(error.__cause__, RuntimeError):  # of sizes that do not match
-            raise UserError(
-                f"{folder}: the weights have other shapes than config.json says; copy both again"
-            ) from error
-        raise
+    network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
     check_found(network, info, folder)
     if labels > 1:
         layers = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == labels]
@@ -209,7 +173,7 @@ def positions_of(network: Any, tokenizer: Any) -> int:
 
 
 def is_decoder(config: Any) -> bool:
-    """Whether it reads from left to right: its first token has seen nothing, and its last one may be padding."""
+    """Tell if a model reads from left to right: its first token has seen nothing, and its last may be padding."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as CAUSAL
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES as MASKED
 
@@ -218,7 +182,7 @@ def is_decoder(config: Any) -> bool:
 
 
 def knows_types(network: Any) -> bool:
-    """Whether a model tells the two sides apart by token types (BERT does, DistilBERT and RoBERTa do not)."""
+    """Tell if a model has token types for the two sides (BERT does, DistilBERT and RoBERTa do not)."""
     encoder = getattr(network, network.base_model_prefix)
     takes = inspect.signature(encoder.forward).parameters
     return getattr(encoder.config, "type_vocab_size", 0) > 1 and "token_type_ids" in takes
@@ -234,7 +198,7 @@ def reads_padding(network: Any, batch: Mapping[str, Tensor]) -> bool:
 
 
 def changes_itself(config: Any) -> bool:
-    """Whether a forward pass rewrites buffers or settings of the network, as in a few architectures."""
+    """Tell if a forward pass rewrites buffers or settings of the network, as in a few architectures."""
     rope = str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None))
     return config.model_type in ("big_bird", "funnel") or "dynamic" in rope or "longrope" in rope
 

@@ -81,9 +81,8 @@ def test_layout_of_three_labels_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("modules.json", lambda entries: entries[2].update(type="custom.Dense"), "custom.Dense needs remote code"),
-        ("modules.json", lambda entries: entries[1].pop("path"), "expected modules with type and path"),
-        ("2_Dense/config.json", lambda c: c.update(activation_function="custom.Act"), "custom.Act needs remote code"),
+        ("modules.json", lambda entries: entries[2].update(type="custom.Dense"), "custom.Dense.*: needs remote code"),
+        ("2_Dense/config.json", lambda c: c.update(activation_function="custom.Act"), "custom.Act: needs remote code"),
         ("config.json", lambda c: c.update(model_type="own", auto_map={}), "own needs remote code, which is never run"),
     ],
 )
@@ -96,11 +95,7 @@ def test_layout_with_remote_code_is_refused(tmp_path: Path, file: str, change: A
         CrossEncoder(str(folder))
 
 
-def test_layout_without_a_modules_weights_is_refused(tmp_path: Path) -> None:
-    folder = save_layout("modules, bert, cls", tmp_path / "m")
-    (folder / "4_Dense" / "model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"4_Dense: no model.safetensors"):
-        load_model(folder)
+def test_head_of_a_layout_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"model\.head: .* has a trained head of its own"):
         CrossEncoder(str(save_layout("modules, bert, cls", tmp_path / "n")), head="cls")
 

@@ -96,12 +96,6 @@ def test_what_is_fresh_is_named(
     assert ("classifier.weight" if head == "hf" else "scorer.2.linear.weight") in caplog.text
 
 
-def test_pickled_weights_beside_other_safetensors(folder: Path) -> None:
-    (folder / "model.safetensors").rename(folder / "other.safetensors")
-    torch.save(load_file(folder / "other.safetensors"), folder / "pytorch_model.bin")
-    refused(folder, "without weights")
-
-
 def test_find_model_prefers_an_installed_package(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "packaged").mkdir()
     model = folder.rename(tmp_path / "packaged" / "model")
