@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
 from rerank.models.card import with_mix
@@ -82,25 +82,17 @@ load = load_model
 
 
 def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | None = None) -> Model:
-    if contract.get("class") == FUSION and instruction:
-        raise UserError(f"instruction: {folder} reads no texts; leave it out")
     if contract.get("class") == FUSION:
         raise UserError(f"{folder}: mixes columns alone, there is no model in it")
     if not (name := contract.get("class")):
         name = "Decoder" if import_module(MODELS["Decoder"]).Decoder.knows(str(folder)) else "CrossEncoder"
-    if "." in name:  # a user's
-        kind = name.rpartition(".")[2]
+    if name not in MODELS:
         raise UserError(
             f"{folder}/{CONTRACT}: class: {name} is not one of ours, and no file makes us import code; import it "
-            f"yourself, then {kind}.load({str(folder)!r})"
+            f"yourself, then {name.rpartition('.')[2]}.load({str(folder)!r})"
         )
-    if name not in MODELS:
-        raise UserError(f"{folder}/{CONTRACT}: class: there is no model {name!r}{nearest(name, MODELS)}")
-    kind_of_model: type[Model] = getattr(import_module(MODELS[name]), name)
-    if instruction and name == "Decoder":
-        model: Model = kind_of_model.load(Path(folder), instruction=instruction)  # type: ignore[call-arg]
-    else:
-        model = kind_of_model.load(Path(folder))
+    options = {"instruction": instruction} if instruction and name == "Decoder" else {}
+    model: Model = getattr(import_module(MODELS[name]), name).load(Path(folder), **options)
     if instruction and getattr(model, "prompt", None) is None:
         raise UserError(f"instruction: {folder} has no place for one, since it reads no template; leave it out")
     model.remembered = {key: contract[key] for key in (TRAINED_ON,) if key in contract}

@@ -1,4 +1,4 @@
-r"""The ranker whose mix is part of what is saved: a model's scores and columns, summed with weights.
+r"""A model interpolated with columns: its scores and theirs, summed with saved weights.
 
 .. math:: s(d) = \sum_c w_c \, z_c(d) + w_\text{text} \, z_\text{model}(d)
 
@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.columns import check_added, given_column
@@ -65,7 +64,7 @@ class Mixed(RanksTexts, Model):
 
     @property
     def columns(self) -> list[str]:  # type: ignore[override]
-        """What it reads of every candidate besides texts, its model included."""
+        """Columns that the ranker and its model read of every candidate."""
         own: Sequence[str] = () if self.model is None else self.model.columns
         names = getattr(self.model, "names", None) or own  # of vectors, what training settled
         return list(dict.fromkeys([*names, *self.weights]))
@@ -76,7 +75,7 @@ class Mixed(RanksTexts, Model):
         return list(dict.fromkeys([*self._starts(), *mixed]))
 
     def _starts(self) -> list[str]:
-        return [name.partition(SCALED)[0] for name in getattr(self.model, "columns", ()) if SCALED in name]
+        return list(getattr(getattr(self.model, "start", None), "columns", ()))
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
@@ -84,7 +83,7 @@ class Mixed(RanksTexts, Model):
         return self._encoders[name]
 
     def completed(self, lists: Lists) -> Lists:
-        """Lists with the cosines that they lack in memory, of these lists; the others' are missing.
+        """Add the cosines that lists lack, in memory; those of other lists of the store are missing.
 
         Raises:
             UserError: there is no embedding model of that name, or the lists have no texts.
@@ -100,7 +99,7 @@ class Mixed(RanksTexts, Model):
     def with_cosines(
         self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None
     ) -> dict[str, Any]:
-        """Columns of the documents of one query, with the cosines that they lack."""
+        """Add the cosines that the columns of one query's documents lack."""
         lacking = [name for name in self.cosines if name not in (columns or {})]
         found = {name: cosines_of(query, documents, self._encoder(name)) for name in lacking}
         return dict(columns or {}) | found
@@ -113,12 +112,8 @@ class Mixed(RanksTexts, Model):
             try:
                 lists.select([]).column(name)
             except UserError as error:
-                if name in lists.store.column_names:
-                    raise UserError(f"the ranker mixes in column {name}; {error}{self._or_alone()}") from error
-                raise UserError(
-                    f"the ranker mixes in column {name}, which {lists.store} has not; add what its system says by "
-                    f"`rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
-                ) from error
+                way = f"; add it with `rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
+                raise UserError(f"the ranker mixes in column {name}; {error}{way}") from error
             self._check_cosines(name, lists)
         check_added(lists, list(self.weights))
 
@@ -170,10 +165,7 @@ class Mixed(RanksTexts, Model):
         return "" if self.model is None else "; or rank by the model alone: --no-mix, rerank.load(…, mix=False)"
 
     def _sum(self, parts: Sequence[Array]) -> Array:
-        """The mix of a list, ``[n]`` float32, from the numbers of each column and, where there is a model, its scores.
-
-        As in a fused run, columns are added up in their order, then the model.
-        """
+        """Sum the columns of a list in their order, then the model's scores, as in a fused run: ``[n]`` float32."""
         weights = [*self.weights.values(), *([] if self.model is None else [self.mix["text"]])]
         terms = [weight * z_of_candidates(part) for weight, part in zip(weights, parts, strict=True)]
         return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
@@ -229,5 +221,5 @@ def checked_mix(
 
 
 def unmixed(model: Model | None) -> Model | None:
-    """The model alone; None for a fusion of columns."""
+    """Return the model alone; None for a fusion of columns."""
     return model.model if isinstance(model, Mixed) else model

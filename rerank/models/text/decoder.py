@@ -43,7 +43,7 @@ from rerank.models.text.network import (
     read_tokenizer,
 )
 from rerank.models.text.pairs import Long, PairTemplate
-from rerank.models.text.prompt import PLACES, Prompt, read_template
+from rerank.models.text.prompt import Prompt, read_template
 from rerank.models.weights import find_model
 from rerank.settings.ranges import Count, Positive, Rate
 
@@ -62,8 +62,9 @@ class Decoder(CrossEncoder):
 
     With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, or one
     logit; with ``hf`` it is what the architecture's own classifier makes of the last token. The prompt and the tokens
-    come from the model's files, as sentence-transformers writes them (chat template, ``LogitScore``). A document that
-    is too long is cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
+    come from the model's files, as sentence-transformers writes them (chat template, ``LogitScore``); for a language
+    model without them, name a template, and the tokens are those of "yes" and "no". A document that is too long is
+    cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
     """
 
     usual = 64, 512  # decoders have more positions than anyone pays for
@@ -74,7 +75,6 @@ class Decoder(CrossEncoder):
         name: str,
         head: Literal["yes_no", "hf"] | None = None,
         template: str | None = None,
-        answers: list[str] | None = None,
         instruction: str | None = None,
         lora: LoRA | None = None,
         query_length: Count | None = None,
@@ -90,11 +90,9 @@ class Decoder(CrossEncoder):
             name: a model folder or a name on the Hugging Face hub; of an adapter its own.
             head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. None takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
-            template: the prompt: a text with the places {query}, {document} and perhaps {instruction}, a file with such
-                a text, or a chat template (Jinja) for messages of the roles query, document and system. None takes the
-                model's own chat template; a classifier without one reads the pair as its tokenizer joins it.
-            answers: the words, of one token each, whose logits' difference is the score, or the one whose logit is.
-                None takes the tokens that the model's files name, else yes and no.
+            template: the prompt, a text with the places {query}, {document} and perhaps {instruction}, or a file with
+                such a text. None takes the model's own chat template; a classifier without one reads the pair as its
+                tokenizer joins it.
             instruction: what the model is told to look for; None takes the model's own.
             lora: train adapters of this kind in place of the weights; None trains the weights, or the adapter that the
                 folder has.
@@ -110,12 +108,7 @@ class Decoder(CrossEncoder):
                 without the tokens of the answer, an adapter without its base.
         """
         self.lora, self.adapter, self.prompt = lora, None, None
-        self._source, self._template_given, self._answers_given, self._instruction = (
-            name,
-            template,
-            answers,
-            instruction,
-        )
+        self._source, self._template, self._instruction = name, template, instruction
         super().__init__(
             name,
             head,  # type: ignore[arg-type]
@@ -143,14 +136,7 @@ class Decoder(CrossEncoder):
         self.tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
-        self._text: str | None = None
-        if self._template_given is not None:
-            text = read_template(self._template_given)
-            if PLACES.search(text):
-                self._text = text
-            else:
-                self.tokenizer.chat_template = text
-        elif not reads_chat(folder):
+        if not reads_chat(folder):
             self.tokenizer.chat_template = None
 
     def _load(self) -> None:
@@ -189,13 +175,13 @@ class Decoder(CrossEncoder):
         self._join()
 
     def _read_prompt(self, model_type: str) -> None:
-        if self._text is not None:
-            self.prompt = Prompt.of_text(self._text, self._instruction)
+        if self._template is not None:
+            self.prompt = Prompt.of_text(read_template(self._template), self._instruction)
             self.tokenizer.chat_template = self.prompt.chat_template()
-        elif self.head != "hf" and not (self._layout or self._answers_given or self._template_given):
+        elif self.head != "hf" and not self._layout:
             raise UserError(
                 f"model.template: the files of {self.name} do not say how it reads a pair and which tokens make "
-                f"its score ({LAYOUT} with {LOGIT_SCORE}); name a template, and model.answers if they are not yes, no"
+                f"its score ({LAYOUT} with {LOGIT_SCORE}); name a template"
             )
         elif self.head != "hf" or self.tokenizer.chat_template is not None:
             self.prompt = Prompt.of(self.tokenizer, model_type, self._instruction)
@@ -227,18 +213,13 @@ class Decoder(CrossEncoder):
         return template
 
     def _answers(self) -> list[int]:
-        if self._answers_given is None and (ids := logit_tokens(self._layout)):
+        """Return the tokens whose logits make the score."""
+        if ids := logit_tokens(self._layout):
             return ids
-        words = self._answers_given or ("yes", "no")
-        if len(words) not in (1, 2) or len(set(words)) < len(words):
-            raise UserError(f"model.answers: expected one word, or two that differ, not {', '.join(words)}")
-        answers: list[int] = []
-        for word in words:
-            ids = self.tokenizer(word, add_special_tokens=False)["input_ids"]
-            if len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id:
-                raise UserError(f"model.answers: the tokenizer of {self.name} has no token {word!r}; name one it has")
-            answers += ids
-        return answers
+        answers = self.tokenizer(["yes", "no"], add_special_tokens=False)["input_ids"]
+        if any(len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id for ids in answers):
+            raise UserError(f"model.head: the tokenizer of {self.name} has no tokens yes and no; choose head hf")
+        return [ids[0] for ids in answers]
 
     def _reserved(self, room: int) -> int:
         return 0 if self.prompt is None or self.prompt.instructed is None else min(INSTRUCTION, room // 4)

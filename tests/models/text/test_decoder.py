@@ -109,15 +109,12 @@ def test_the_last_token_of_every_classifier(kind: str, tmp_path: Path) -> None:
     same_gradients(model.network, network, ours(model), of_classifier(network, model))
 
 
-@pytest.mark.parametrize(("yes", "no"), [("wing", "heat"), ("wing", None)])
-def test_answers_name_the_tokens_of_the_score(yes: str, no: str | None, qwen: Path, tmp_path: Path) -> None:
-    network = AutoModelForCausalLM.from_pretrained(qwen).eval()
-    model = Decoder(str(qwen), template=QWEN, answers=[word for word in (yes, no) if word], instruction="Find papers")
-    check_close(ours(model), theirs(network, model, yes, no))
+def test_decoder_saves_its_prompt_and_instruction(qwen: Path, tmp_path: Path) -> None:
+    model = Decoder(str(qwen), template=QWEN, instruction="Find papers")
     model.save(tmp_path / "saved")
     again = Decoder(str(tmp_path / "saved"))
     check_close(ours(again), ours(model))
-    assert again.prompt == model.prompt, "its instruction, too"
+    assert again.prompt == model.prompt
 
 
 @cache
@@ -238,11 +235,8 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
         assert "\n" not in str(caught.value)
 
     refused("expected the place {document} once, found it no times", template="{query}")
-    refused("model.answers: .* has no token 'certainly'", answers=["certainly"])
-    refused("expected one word, or two that differ, not yes, yes", answers=["yes", "yes"])
     refused("no file qwen3; name one, or a text", template="qwen3")
     refused("do not say how it reads a pair and which tokens make its score", template=None)
-    refused("does not say how it reads a pair .the model has no chat template", template=None, answers=["yes"])
     refused("the model's template has no place for one", template=PLAIN, instruction="find")
     refused("instruction: .* has a place of the template", instruction="Find {query}")
     refused("cls_mean: a decoder has no CLS vector", long="cls_mean")
