@@ -46,8 +46,9 @@ from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, SmoothINDCG, load_all
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.forward import ScoringModule, graph_bytes, tokens_that_fit
-from rerank.training.launch import start_accelerator
+from rerank.training.forward import UNLIMITED, ScoringModule, graph_bytes, tokens_that_fit
+from rerank.training.launch import make_accelerator
+from rerank.training.targets import Targets
 
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 
@@ -140,7 +141,7 @@ def training_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], 
     lists, inputs = here.pairs(model, *pairs)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
-    limits = MemoryLimits(min(model.budget, fits or model.budget), fits)
+    limits = MemoryLimits(min(model.budget, fits), fits)
     step, groups = accumulator(model, inputs, lists, precision, limits, gradient), whole(lists)
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5, fused=True)
@@ -157,9 +158,9 @@ def accumulator(
     model: Any, inputs: Any, lists: Any, precision: Any, limits: MemoryLimits, gradient: Any = "full"
 ) -> GradientAccumulator:
     """Build the accumulator of a training run with ListNet."""
-    accelerator = start_accelerator(precision)
+    accelerator = make_accelerator(precision)
     forward = accelerator.prepare(ScoringModule(model))
-    return GradientAccumulator(accelerator, forward, inputs, lists, ListNet(), limits, gradient=gradient)
+    return GradientAccumulator(accelerator, forward, inputs, Targets(lists, ListNet()), limits, gradient=gradient)
 
 
 def gradient_of(model: Any) -> torch.Tensor:
@@ -282,8 +283,8 @@ def memory(here: Here) -> Iterator[str]:
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     tokens = int(inputs.lengths(lists.row_numbers).sum())
-    each, at_once = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
-    yield f"A token's graph is taken to keep {each / 1e3:.1f} kB, and that of any number {at_once / 1e9:.2f} GB."
+    each = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
+    yield f"A token's graph is taken to keep {each / 1e3:.1f} kB."
     if here.device.type != "cuda":
         yield "\nThe rest needs a GPU."
         return
@@ -314,7 +315,7 @@ def memory(here: Here) -> Iterator[str]:
     off = float((found - expected).norm() / expected.norm())
     yield "\nWith 0.6 of the second, memory ran out, and the step went on with the graph of up to"
     yield f"{limits.full_tokens} tokens and chunks of {limits.token_budget}; its gradient is {off:.1e} off."
-    if limits.full_tokens is None:
+    if limits.full_tokens == UNLIMITED:
         raise SystemExit("memory did not run out")
     if off > 0.1:
         raise SystemExit("its gradient is another")

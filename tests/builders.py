@@ -32,7 +32,7 @@ def train(words: list[str]) -> dict[str, Any]:
 
     config, output = configuration(words)
     results = fit(config, output).results
-    return {name: split.model.mean for name in ("validation", "test") if (split := getattr(results, name)) is not None}
+    return {name: split["model"].mean for name in ("validation", "test") if (split := getattr(results, name))}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

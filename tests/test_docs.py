@@ -45,7 +45,7 @@ SNIPPETS = [
     for number, code in enumerate(PYTHON.findall(text))
 ]
 CHECKS = {
-    'output="runs/first"': 'run.results.test is not None and Path("runs/first/best").is_dir()',
+    'output="runs/first"': 'run.results.test and Path("runs/first/best").is_dir()',
     "CrossEncoderTrainer(": 'rerank.CrossEncoder("runs/theirs/final").predict([("heat", "a jet")]).shape == (1,)',
     'output="runs/ours"': "loads_in_sentence_transformers(last)",
     "run.model.predict(lists)": "(scores.dtype, len(scores)) == (np.float32, lists.size)",

@@ -123,8 +123,8 @@ class Experiment:
     def _outcome(self, cell: Cell, tried: int) -> Outcome:
         results = cell.results()
         assert results is not None
-        validation = {} if results.validation is None else results.validation.model.mean
-        before = results.validation and (results.validation.start or results.validation.first_stage)
+        validation = results.validation["model"].mean if results.validation else {}
+        before = results.validation.get("start") or results.validation.get("first_stage")
         start = {cell.monitor: before.mean[cell.monitor]} if before else {}
         test = self._measure(cell, read_run(cell.folder / TEST_RUN))
         return Outcome(cell, tried, validation, start, test, cell.seconds)
@@ -177,4 +177,4 @@ class Experiment:
 
 def _validation(cell: Cell) -> float | None:
     results = cell.results()
-    return None if results is None or results.validation is None else results.validation.model.mean[cell.monitor]
+    return None if results is None or not results.validation else results.validation["model"].mean[cell.monitor]

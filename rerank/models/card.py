@@ -57,9 +57,9 @@ def make_card(
     text, original = "head" in contract, contract.get("name", "")
     plain = contract.get("long") == "truncate"  # a text model that sentence-transformers loads
     loss = config["loss"]["class_path"].rpartition(".")[2] if config.get("loss") else None
-    split = "validation" if results is None or results.test is None else "test"
+    split = "test" if results is not None and results.test else "validation"
     # sentence-transformers would load the text part alone
-    measured = None if results is None or "start" in contract else getattr(results, split)
+    measured = {} if results is None or "start" in contract else getattr(results, split)
     evaluated = [
         EvalResult(
             task_type="text-ranking",
@@ -69,7 +69,7 @@ def make_card(
             metric_type=measure,
             metric_value=value,
         )
-        for measure, value in ({} if measured is None else measured.model.mean).items()
+        for measure, value in (measured["model"].mean if measured else {}).items()
     ]
     known = ModelCard.load(base / CARD).data if base is not None and (base / CARD).is_file() else ModelCardData()
     metadata = ModelCardData(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from rerank import stops
 from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory
-from rerank.lists.view import Lists
-from rerank.losses.base import Criterion
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import log
@@ -23,7 +21,7 @@ from rerank.scoring.shared import deal
 from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
-from rerank.training.forward import RESCORE_TOLERANCE, ChunkedForward, Mode, RngSnapshot, backpropagate
+from rerank.training.forward import UNLIMITED, ChunkedForward, Mode, RngSnapshot, backpropagate
 from rerank.training.targets import ActiveTerm, MicroBatchLoss, Targets
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ class StepResult(NamedTuple):
     documents: int
     lists: int  # lists with a signal, judged by their targets; 0 if the step is skipped
     dead: int  # those of them whose loss had a zero gradient on every score
-    stop: bool = False
+    stop: bool = False  # a signal came to a process
 
 
 @dataclass
@@ -49,11 +47,11 @@ class MemoryLimits:
 
     Attributes:
         token_budget: padded tokens per forward pass; halved if memory runs out. 0 before anything is known.
-        full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph; None for any number.
+        full_tokens: tokens of a micro-batch up to which ``auto`` keeps the graph.
     """
 
     token_budget: int = 0
-    full_tokens: int | None = None
+    full_tokens: int = UNLIMITED
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,14 +77,6 @@ def common_passes(plans: Sequence[Sequence[Passes]]) -> list[Passes]:
     return merged
 
 
-class _OutOfMemory(Exception):
-    """Memory ran out in a micro-batch: how its gradient was computed, its lists, its tokens, its longest document."""
-
-    def __init__(self, mode: Mode, lists: int, tokens: int, longest: int) -> None:
-        super().__init__()
-        self.mode, self.lists, self.tokens, self.longest = mode, lists, tokens, longest
-
-
 class GradientAccumulator:
     r"""Accumulate the gradient of a loss, or of a weighted sum of losses, over a batch of lists.
 
@@ -98,11 +88,12 @@ class GradientAccumulator:
 
     Args:
         model: the model as Accelerate prepared it, a wrapped :class:`~rerank.training.forward.ScoringModule`.
-        inputs: what the model reads of the lists.
+        inputs: the model's inputs of the lists.
+        targets: the terms of the loss, and their targets.
         micro_batch_size: lists whose loss is computed at once. None for as many as fit the token budget, at least one,
             if their graph is kept, else all.
-        gradient: how the gradient of a micro-batch is computed (:func:`~rerank.training.forward.backpropagate`).
-        why: where ``limits.full_tokens`` comes from, for the log.
+        gradient: how the gradient of a micro-batch is computed (:func:`~rerank.training.forward.backpropagate`);
+            ``auto`` is full up to ``limits.full_tokens``, else cached.
     """
 
     def __init__(
@@ -110,20 +101,15 @@ class GradientAccumulator:
         accelerator: Accelerator,
         model: nn.Module,
         inputs: Inputs,
-        lists: Lists,
-        loss: Criterion,
+        targets: Targets,
         limits: MemoryLimits,
         micro_batch_size: int | None = None,
         gradient: Mode | Literal["auto"] = "auto",
-        why: str = "as configured",
     ) -> None:
-        self.accelerator, self.model = accelerator, model
+        self.accelerator, self.model, self.inputs, self.targets = accelerator, model, inputs, targets
+        self.lists, self.limits = targets.lists, limits
         self.scorer: Scorer = accelerator.unwrap_model(model).scorer
-        self.inputs, self.lists, self.limits = inputs, lists, limits
-        self.micro_batch_size, self.gradient, self.why = micro_batch_size, gradient, why
-        self.targets = Targets(lists, loss)
-        self._device = accelerator.device
-        self._logged_modes: set[Mode] = set()
+        self.micro_batch_size, self.gradient = micro_batch_size, gradient
 
     def accumulate(self, batch: list[ListSample], step: int, progress: float = 0.0) -> StepResult:
         """Accumulate the batch gradient in ``.grad``, identical on every rank; leave it empty if no list has a signal.
@@ -136,13 +122,15 @@ class GradientAccumulator:
         lists, terms = self._with_signal(batch, progress)
         if not terms:
             return StepResult(0.0, 0, 0, 0, stop=self.accelerator.num_processes == 1 and stops.asked() is not None)
-        start = RngSnapshot(self.scorer, self._device)
+        start = RngSnapshot(self.scorer, self.accelerator.device)
         while True:
             try:
                 losses = self._backpropagate_all(lists, terms)
                 break
-            except _OutOfMemory as error:
-                self._back_off(error, step)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+            self._back_off(lists, step)  # the error is gone, and with it the graphs that its frames held
             start.restore()
             self.model.zero_grad(set_to_none=True)
         return self._result(losses, len(lists), step)
@@ -171,57 +159,54 @@ class GradientAccumulator:
 
     def _backpropagate_all(self, lists: list[ListSample], terms: list[ActiveTerm]) -> list[MicroBatchLoss]:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
-        batches = list(self._micro_batches(self._share(lists)))
-        own = len(batches)
+        batches = self._micro_batches(self._share(lists))
         forwards = [self._forward(samples) for samples, _ in batches]
-        passes = [Passes(self._mode(batch[1]), len(part.chunks)) for batch, part in zip(batches, forwards, strict=True)]
+        passes = [
+            Passes(self._mode(tokens), len(forward.chunks))
+            for (_, tokens), forward in zip(batches, forwards, strict=True)
+        ]
         if self.accelerator.is_fsdp2:  # weights are gathered in every pass
             plans = [passes] * self.accelerator.num_processes
             torch.distributed.all_gather_object(plans, passes)
             passes = common_passes(plans)
-        elif self.accelerator.num_processes > 1 and not passes:  # the others wait for the gradient
-            passes = [Passes("full", 1)]
-        for _ in range(own, len(passes)):
-            batches.append((_filler(lists), 0))
-            forwards.append(self._forward(batches[-1][0]))
-            del forwards[-1].chunks[1:]
+        passes = passes or [Passes("full", 1)]  # the others wait for the gradient
         losses: list[MicroBatchLoss] = []
-        for number, (planned, forward, (samples, tokens)) in enumerate(zip(passes, forwards, batches, strict=True), 1):
-            forward.pad(planned.chunks)
-            if number <= own:
-                losses.append(MicroBatchLoss(samples, terms, self.targets, self._device))
-            try:
-                backpropagate(planned.mode, forward, losses[-1] if number <= own else _zero, number == len(passes))
-            except Exception as error:
-                if not out_of_memory(error):
-                    raise
-                longest = int(self.inputs.lengths(forward.rows).max())
-                raise _OutOfMemory(planned.mode, len(samples), tokens, longest) from None
-            if number <= own:
-                losses[-1].difference = forward.difference
+        for number, (mode, chunks) in enumerate(passes):
+            last = number == len(passes) - 1
+            if number < len(batches):
+                forward = forwards[number]
+                forward.pad(chunks)
+                losses.append(MicroBatchLoss(batches[number][0], terms, self.targets, self.accelerator.device))
+                backpropagate(mode, forward, losses[-1], last)
+            else:
+                forward = self._forward(_filler(lists))
+                del forward.chunks[1:]
+                forward.pad(chunks)
+                backpropagate(mode, forward, _zero, last)
         return losses
 
     def _forward(self, samples: list[ListSample]) -> ChunkedForward:
-        rows, starts, budget = self._rows(samples), _starts(samples), self.limits.token_budget
-        return ChunkedForward(self.accelerator, self.model, self.scorer, self.inputs, rows, starts, budget)
+        rows, starts = self._rows(samples), _starts(samples)
+        return ChunkedForward(self.accelerator, self.model, self.inputs, rows, starts, self.limits.token_budget)
 
-    def _micro_batches(self, lists: list[ListSample]) -> Iterator[tuple[list[ListSample], int]]:
-        """Cut lists into micro-batches; yield each with its number of tokens."""
-        if not lists:
-            return
-        first, tokens = 0, 0
-        for i, cost in enumerate(self._tokens(lists).tolist()):
+    def _micro_batches(self, lists: list[ListSample]) -> list[tuple[list[ListSample], int]]:
+        """Cut lists into micro-batches; return each with its number of tokens."""
+        batches: list[tuple[list[ListSample], int]] = []
+        for sample, cost in zip(lists, self._tokens(lists).tolist(), strict=True):
+            samples, tokens = batches[-1] if batches else ([], 0)
             if self.micro_batch_size is not None:
-                full = i - first == self.micro_batch_size
+                full = len(samples) == self.micro_batch_size
             else:
-                full = self.gradient in ("full", "auto") and tokens + cost > self.limits.token_budget
-            if i > first and full:
-                yield lists[first:i], tokens
-                first, tokens = i, 0
-            tokens += cost
-        yield lists[first:], tokens
+                full = self.gradient != "cached" and tokens + cost > self.limits.token_budget
+            if (full and samples) or not batches:
+                batches.append(([sample], cost))
+            else:
+                batches[-1] = ([*samples, sample], tokens + cost)
+        return batches
 
     def _tokens(self, lists: list[ListSample]) -> Array:
+        if not lists:
+            return np.zeros(0, np.int64)
         return np.add.reduceat(self.inputs.lengths(self._rows(lists)), _starts(lists))
 
     def _rows(self, lists: list[ListSample]) -> Array:
@@ -229,68 +214,43 @@ class GradientAccumulator:
         return np.concatenate([sample.rows + (starts[sample.query] - offsets[sample.query]) for sample in lists])
 
     def _mode(self, tokens: int) -> Mode:
-        """Choose how the gradient of a micro-batch is computed; log once what ``auto`` picks."""
-        if self.gradient != "auto":
-            return self.gradient
-        fits = self.limits.full_tokens is None or tokens <= self.limits.full_tokens
-        mode: Mode = "full" if fits else "cached"
-        if mode not in self._logged_modes and self.accelerator.is_main_process:
-            self._logged_modes.add(mode)
-            room = "any number" if self.limits.full_tokens is None else self.limits.full_tokens
-            said = mode, tokens, room, self.why
-            log.info("gradient mode: %s (%d tokens in a micro-batch, %s fit with their graph: %s)", *said)
-        return mode
+        if self.gradient == "auto":
+            return "full" if tokens <= self.limits.full_tokens else "cached"
+        return self.gradient
 
-    def _back_off(self, error: _OutOfMemory, step: int) -> None:
-        """Halve what one process takes at once; several processes stop."""
-        if self._device.type == "cuda":
+    def _back_off(self, lists: list[ListSample], step: int) -> None:
+        """Halve the limits of one process; several processes stop."""
+        if self.accelerator.device.type == "cuda":
             torch.cuda.empty_cache()
-        where = f"out of memory at step {step}, {error.tokens} tokens in a micro-batch"
+        budget, where = self.limits.token_budget, f"out of memory at step {step}"
         if self.accelerator.num_processes > 1:
-            raise UserError(f"{where}; lower token_budget ({self.limits.token_budget}) or set gradient: cached")
-        if error.mode == "full" and self.gradient == "auto":
-            self.limits.full_tokens = error.tokens // 2
-            self.why = "memory ran out with more"
-            log.warning("%s: gradient cached from %d tokens on", where, self.limits.full_tokens + 1)
-        elif error.mode == "full" and (error.lists == 1 or self.micro_batch_size is not None):
-            raise UserError(f"{where} of {error.lists} lists; set gradient to auto or cached")
-        elif self.limits.token_budget <= error.longest:
-            raise UserError(f"{where}, one document at a time; shorten the documents")
-        else:
-            self.limits.token_budget //= 2
-            log.warning("%s: token_budget %d from now on", where, self.limits.token_budget)
+            raise UserError(f"{where}; lower token_budget ({budget}) or set gradient: cached")
+        if budget <= self.inputs.lengths(self._rows(lists)).max():
+            more = "set gradient: cached" if self.gradient == "full" else "shorten the documents"
+            raise UserError(f"{where}, with a token_budget of {budget}; {more}")
+        self.limits.token_budget = budget // 2
+        self.limits.full_tokens = min(self.limits.full_tokens // 2, self.limits.token_budget)
+        log.warning("%s: token_budget %d from now on", where, self.limits.token_budget)
 
     def _result(self, losses: list[MicroBatchLoss], lists: int, step: int) -> StepResult:
         """Sum the totals over all processes; the host waits for the device here, once."""
-        rows = [torch.cat([loss.difference[None], loss.numbers]) for loss in losses]
-        values = torch.stack(rows) if rows else torch.zeros(1, 4, device=self._device)
-        wrong = (~values.isfinite()).any() | (values[:, 0] > RESCORE_TOLERANCE).any()
-        total = values[:, 1].sum() / self.accelerator.num_processes
-        dead = sum((loss.dead for loss in losses), torch.zeros((), device=self._device))
-        counted = sum(loss.documents for loss in losses)
-        counts = torch.tensor([counted, stops.asked() is not None], dtype=total.dtype, device=self._device)
-        mine = torch.cat([torch.stack([total.masked_fill(wrong, torch.nan), dead]), counts])
-        loss, dead_lists, documents, stop = self.accelerator.reduce(mine, "sum").tolist()
+        documents = sum(loss.documents for loss in losses)
+        counts = torch.tensor([0, 0, documents, stops.asked() is not None], dtype=torch.float32)
+        mine = sum((loss.totals for loss in losses), counts.to(self.accelerator.device))
+        loss, dead, documents, stop = self.accelerator.reduce(mine, "sum").tolist()
         if not np.isfinite(loss):
             with together():  # the process that knows the cause says it for all
-                self._check(losses, values.cpu().numpy(), step)
-        return StepResult(loss, int(documents), lists, int(dead_lists), stop > 0)
+                self._check(losses, step)
+        return StepResult(loss / self.accelerator.num_processes, int(documents), lists, int(dead), stop > 0)
 
-    def _check(self, losses: list[MicroBatchLoss], values: Array, step: int) -> None:
-        """Raise for scores that changed when they were computed again, and for numbers that are not finite."""
-        if (worst := values[:, 0].max()) > RESCORE_TOLERANCE:
-            raise RuntimeError(
-                f"a score differs by {worst:.0%} when it is computed again: the model draws random numbers that "
-                "torch's generators do not decide; train with gradient: full"
-            )
-        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
-        if len(wrong):
-            what = "the loss" if np.isfinite(values[wrong, 2:]).all() else "a score"
-            ids = [self.lists.query_ids[sample.query] for i in wrong for sample in losses[i].samples]
+    def _check(self, losses: list[MicroBatchLoss], step: int) -> None:
+        """Raise for a loss that is not finite, and name its queries."""
+        wrong = [sample for loss in losses if not loss.totals[0].isfinite() for sample in loss.samples]
+        if wrong:
+            ids = [self.lists.query_ids[sample.query] for sample in wrong]
             more = f" and {len(ids) - QUERIES_NAMED} more" if len(ids) > QUERIES_NAMED else ""
-            low, high = values[wrong, 2].min(), values[wrong, 3].max()
-            where = f", queries {', '.join(ids[:QUERIES_NAMED])}{more}, scores from {low:g} to {high:g}"
-            raise not_finite(what, step, self.accelerator.mixed_precision, where)
+            where = f", queries {', '.join(ids[:QUERIES_NAMED])}{more}"
+            raise not_finite("a score, or the loss,", step, self.accelerator.mixed_precision, where)
 
 
 def not_finite(what: str, step: int, precision: str, where: str = "") -> UserError:

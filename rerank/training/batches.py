@@ -1,4 +1,4 @@
-"""Which lists make up each step, the same in every process and after every interruption; lists that are padded once."""
+"""The lists of each step, the same in every process and after every interruption; padded lists."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
 
 CELLS = 1 << 20
-"""Numbers in the pairwise matrices of a batch at most, unless told otherwise."""
+"""Default for the largest number of elements in the pairwise matrices of a batch."""
 
 
 @dataclass(frozen=True)
 class ListSample:
-    """What a step sees of one list; ``rows`` are where its chosen candidates are in the lists' flat arrays, ``[n]``."""
+    """The candidates of one list in a step; ``rows`` are their positions in the lists' flat arrays, ``[n]``."""
 
     query: int
     rows: Array
@@ -44,30 +44,30 @@ class Batches:
         self.batch_size = batch_size * sampler.queries
         self.per_epoch = len(usable) if steps_per_epoch is None else steps_per_epoch * self.batch_size
         self.steps_per_epoch = -(-self.per_epoch // self.batch_size)
+        self._shuffled: tuple[int, Array] = -1, usable
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[list[ListSample]]:
-        before, end = epoch * self.per_epoch, (epoch + 1) * self.per_epoch
-        for first in range(before + start * self.batch_size, end, self.batch_size):
-            last = min(first + self.batch_size, end)
-            yield [self._sample(*divmod(position, len(self.usable))) for position in range(first, last)]
+        """Yield the batches of an epoch, from its step ``start`` on."""
+        end = (epoch + 1) * self.per_epoch
+        for first in range(epoch * self.per_epoch + start * self.batch_size, end, self.batch_size):
+            positions = range(first, min(first + self.batch_size, end))
+            yield [self._sample(*divmod(position, len(self.usable))) for position in positions]
 
     def _sample(self, visit: int, position: int) -> ListSample:
-        """The list at a position of the ``visit``-th pass over all lists."""
-        if getattr(self, "_shuffled", None) != visit:
-            self._shuffled = visit
-            order = np.random.default_rng(seed_of(self.seed, visit, "order")).permutation(len(self.usable))
-            self._order = self.usable[order]
-        query = int(self._order[position])
+        """Sample the list at a position of the ``visit``-th pass over all lists."""
+        if self._shuffled[0] != visit:
+            rng = np.random.default_rng(seed_of(self.seed, visit, "order"))
+            self._shuffled = visit, rng.permutation(self.usable)
+        query = int(self._shuffled[1][position])
         start, end = self.lists.offsets[query], self.lists.offsets[query + 1]
         seed = seed_of(self.seed, visit, self.lists.query_ids[query])
-        labels = self.lists.grades[start:end]
         left_out = () if self.left_out is None else (self.left_out[start:end],)  # a user's sampler may take no third
-        chosen = self.sampler.sample(labels, seed, *left_out)
-        return ListSample(query, start + np.arange(len(labels))[chosen], seed)  # or a mask
+        chosen = self.sampler.sample(self.lists.grades[start:end], seed, *left_out)
+        return ListSample(query, start + np.arange(end - start)[chosen], seed)  # or a mask
 
 
 def pad(values: list[Array]) -> tuple[Tensor, Tensor]:
-    """Ragged rows as a padded tensor, ``[B, N]`` float32, and its mask, True for real documents."""
+    """Pad rows to a tensor, ``[B, N]`` float32; return it and its mask, True for real documents."""
     lengths = torch.tensor([len(row) for row in values])
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     flat = torch.from_numpy(np.concatenate(values)).float()
@@ -75,7 +75,7 @@ def pad(values: list[Array]) -> tuple[Tensor, Tensor]:
 
 
 class PaddedLists(NamedTuple):
-    """Some lists."""
+    """Lists padded to the longest."""
 
     lists: Array  # their positions, ``[B]``
     rows: Tensor  # position of each document in the flat arrays, ``[B, N]``; 0 where padded
@@ -84,7 +84,7 @@ class PaddedLists(NamedTuple):
 
 
 def padded_lists(lists: Lists, chosen: Array, cells: int = CELLS) -> list[PaddedLists]:
-    """Some lists in padded batches, sorted by length so that little of a batch is padding."""
+    """Pad lists in batches, sorted by length so that little of a batch is padding."""
     lengths = lists.lengths
     chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
     batches, start = [], 0

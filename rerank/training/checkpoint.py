@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 
-from rerank.errors import UserError, one_line
-from rerank.kernels.memory import out_of_memory
+from rerank.errors import UserError
 from rerank.models.weights import copied
 from rerank.training.accumulate import MemoryLimits, StepResult
 from rerank.training.results import Measured
@@ -62,7 +60,7 @@ class State:
         return asdict(self)
 
     def load_state_dict(self, values: dict[str, Any]) -> None:
-        start = {split: Measured.of(found) for split, found in values["start"].items()}
+        start = {split: Measured(**found) for split, found in values["start"].items()}
         vars(self).update(values | {"limits": MemoryLimits(**values["limits"]), "start": start})
 
 
@@ -78,9 +76,9 @@ def register_state(accelerator: Accelerator, scorer: torch.nn.Module, state: Sta
     def load(models: list[Any], folder: str) -> None:
         if accelerator.is_fsdp2:  # Accelerate has loaded the model
             return
-        saved, expected = load_file(f"{folder}/{WEIGHTS}"), trained_weights(scorer)
-        if {name: value.shape for name, value in saved.items()} != {k: v.shape for k, v in expected.items()}:
-            raise UserError("its weights are not those of this model: it was written by another version")
+        saved = load_file(f"{folder}/{WEIGHTS}")
+        if saved.keys() != trained_weights(scorer).keys():
+            raise UserError(f"{folder}: has the weights of another version; remove it to resume from the one before")
         scorer.load_state_dict(saved, strict=False)
         check_weights(scorer, folder)
         models.clear()
@@ -94,11 +92,7 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
     """Write ``checkpoints/step-N`` beside its place, rename it when complete, and drop older ones."""
     folder = run / CHECKPOINTS / f"step-{step:08d}"
     temporary = folder.with_name(f".{folder.name}.tmp")
-    try:
-        accelerator.save_state(str(temporary))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise UserError(f"{folder}: cannot be written, perhaps no space left ({one_line(error)})") from error
+    accelerator.save_state(str(temporary))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,18 +109,9 @@ def load_checkpoint(accelerator: Accelerator, run: Path) -> bool:
             shutil.rmtree(left)
     accelerator.wait_for_everyone()
     folders = sorted((run / CHECKPOINTS).glob("step-*"))
-    if not folders:
-        return False
-    try:
+    if folders:
         accelerator.load_state(str(folders[-1]))
-    except (UserError, OSError, RuntimeError, ValueError, EOFError, KeyError, SafetensorError) as error:
-        if out_of_memory(error):
-            raise
-        before = f"from {folders[-2].name}" if len(folders) > 1 else "from the start"
-        raise UserError(
-            f"{folders[-1]}: unreadable checkpoint ({one_line(error)}); remove this folder to resume {before}"
-        ) from error
-    return True
+    return bool(folders)
 
 
 def trained_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""The fingerprint of a training: its resolved configuration, and the content of its lists."""
+"""The content that decides the result of a training run: its resolved configuration, and hashes of its lists."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from rerank.lists.content import content_hashes
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
-from rerank.models.base import Model
 from rerank.models.contract import hash_model
-from rerank.storage import fingerprint as settings
+from rerank.storage import fingerprint
 from rerank.training.config import TrainConfig
 
 NEUTRAL = ("data", "model", "tracker", "checkpoint_every")
 """Settings that change no result, or count by content."""
 
 
-def fingerprint(config: TrainConfig, splits: Splits) -> str:
-    """Return the SHA-256 of everything that decides the results of a training."""
-    return settings.fingerprint(resolve(config, splits))
-
-
 def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
-    """List everything that decides the results of a training, made of mappings, lists, strings and numbers.
+    """List everything that decides the results of a training run, made of mappings, lists, strings and numbers.
 
     Lists count by their content, and an initial model by its files, so that folders may be moved.
     """
@@ -35,11 +29,14 @@ def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
 def resolve_settings(config: TrainConfig) -> dict[str, Any]:
     """List the settings that count, without the data."""
     counted = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in NEUTRAL}
-    return {**settings.resolve(counted), "model": _resolve_model(config.model)}
+    model: dict[str, Any] = fingerprint.resolve(config.model)
+    if (folder := getattr(config.model, "folder", None)) is not None:
+        model["name"] = hash_model(folder)
+    return {**fingerprint.resolve(counted), "model": model}
 
 
 def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:
-    """Hash the content of the lists, with the columns that the training reads."""
+    """Hash the content of the lists, with the columns that the training run reads."""
     columns = config.model.columns
     return {
         "train": content_hashes(splits.train, [*columns, *columns_of(config.loss), *config.sampler.columns]),
@@ -48,16 +45,8 @@ def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:
     }
 
 
-def _resolve_model(model: Model) -> dict[str, Any]:
-    resolved = settings.resolve(model)
-    if (folder := getattr(model, "folder", None)) is not None:
-        resolved["name"] = hash_model(folder)
-    return resolved
-
-
 def measured_hashes(lists: Lists | None, columns: Sequence[str]) -> dict[str, str] | None:
     """Hash lists that are measured, with the first stage's scores."""
     if lists is None:
         return None
-    order = lists.store.order
-    return content_hashes(lists, [*columns, *([] if order is None else [order])])
+    return content_hashes(lists, [*columns, *filter(None, [lists.store.order])])

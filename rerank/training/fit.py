@@ -1,9 +1,9 @@
-"""The one way into training: for the command line, for Python, for experiments and the demo."""
+"""Train a reranker, for the command line, Python, experiments and the demo."""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Training:
-    """A finished training.
+    """A finished training run.
 
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
@@ -47,10 +47,10 @@ class Training:
     (True, 1)
 
     Attributes:
-        folder: its run folder.
-        settings: what was trained.
+        folder: the run folder.
+        settings: the configuration.
         fingerprint: the SHA-256 of everything that decides the results.
-        results: what the model is worth on validation and test lists, next to the first stage.
+        results: measures on validation and test lists, next to the first stage.
     """
 
     folder: Path
@@ -60,30 +60,20 @@ class Training:
 
     @property
     def config(self) -> str:
-        """YAML of every setting: written to a file, ``rerank train --config FILE --output …`` repeats the training."""
+        """YAML of every setting, which ``rerank train --config FILE --output …`` repeats."""
         return as_yaml(self.settings)
 
     def __repr__(self) -> str:
-        monitor, splits = self.results.monitor, {"validation": self.results.validation, "test": self.results.test}
-        shown = [f"{name} {monitor} {split.model.mean[monitor]:.4f}" for name, split in splits.items() if split]
-        return f"Training({str(self.folder)!r}: {self._what()}{'; ' if shown else ''}{', '.join(shown)})"
-
-    def __str__(self) -> str:
-        """Describe the training, its results and where the model is."""
-        return "\n".join([self._what(), *self._report(), f"model: {self.folder / 'best'}"])
-
-    def _what(self) -> str:
+        """Describe the model, its results and its folder."""
         loss = "its own objective" if self.settings.loss is None else repr(self.settings.loss)
-        return f"{type(self.settings.model).__name__} trained by {loss}"
+        head = f"{type(self.settings.model).__name__} trained with {loss}"
+        return "\n".join([head, *self._report(), f"model: {self.folder / 'best'}"])
 
     def _report(self) -> list[str]:
-        splits = [split for split in (self.results.validation, self.results.test) if split is not None]
-        worse = any(split.model.verdict.startswith("worse") for split in splits)
+        found = [split["model"] for split in (self.results.validation, self.results.test) if split]
+        worse = any(measured.verdict.startswith("worse") for measured in found)
         hint = ["instead: `rerank auto … --epochs 0` tries fusion, untrained"]
-        return [
-            *str(self.results).splitlines(),
-            *(hint if worse and isinstance(self.settings.model, CrossEncoder) else []),
-        ]
+        return [*str(self.results).splitlines(), *hint * (worse and isinstance(self.settings.model, CrossEncoder))]
 
     def to_dataframe(self) -> DataFrame:
         """Tabulate the results: a row per split and ranking."""
@@ -105,7 +95,7 @@ class Training:
 
     @cached_property
     def model(self) -> Model:
-        """The best model by itself, loaded at its first use."""
+        """The best model by itself, loaded on first use."""
         return type(self.settings.model).load(self.folder / "best")
 
     @property
@@ -121,9 +111,7 @@ def as_yaml(config: TrainConfig) -> str:
 
 
 def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None) -> Training:
-    """Train a reranker, or resume where an interrupted run of the same training stopped.
-
-    A finished training is not done again.
+    """Train a reranker, or resume an interrupted run of the same training; a finished one is returned.
 
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
@@ -133,19 +121,20 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     >>> config = rerank.TrainConfig(
     ...     data=rerank.ListsData(folder, validation_share=0), model=rerank.MLP(columns=["bm25"]), loss=rerank.ListNet()
     ... )
-    >>> print(fit(config, mkdtemp() + "/x").results.test)  # no test lists
-    None
+    >>> fit(config, mkdtemp() + "/x").results.test  # no test lists
+    {}
 
     Args:
-        config: what to train.
+        config: the configuration.
         output: the run folder.
         expected: the fingerprint that the training was planned with.
 
     Raises:
         UserError: a configuration that cannot work, before anything is written; a folder that holds something else or
-            another training, or that another process uses; a training that fails.
+            another run, or that another process uses; a run that fails.
     """
-    check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
+    trees = isinstance(config.model, Trees)
+    check_values(config, type(config.loss) if config.loss else None, trees=trees)
     splits = config.data.splits(config.seed)
     folder = RunFolder(output, resolve(config, splits), as_yaml(config))
     if expected not in (None, folder.fingerprint):
@@ -155,14 +144,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     if results is not None:
         log.info("%s is complete; name another output to train again", output)
         return Training(folder.path, config, folder.fingerprint, results)
-    with ExitStack() as stack:
-        stack.enter_context(log_file(folder.path))
-        if is_main():
-            stack.enter_context(exclusive_lock(folder.path))
-        results = folder.finished()  # another process may have had the lock
-        if results is None:
-            stack.enter_context(exact_float32())
-            results = (TreeTrainer if isinstance(config.model, Trees) else Trainer)(config, splits, folder).run()
+    with log_file(folder.path), exclusive_lock(folder.path) if is_main() else nullcontext(), exact_float32():
+        results = folder.finished() or (TreeTrainer if trees else Trainer)(config, splits, folder).run()
         training = Training(folder.path, config, folder.fingerprint, results)
         for line in training._report():
             log.info("%s", line)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["full", "cached"]
 
-RESCORE_TOLERANCE = 0.01
-"""Largest difference of a score computed twice, as a share of the largest score; another dropout mask exceeds it."""
-
 PROBE_TOKENS = 2048
 """Tokens of the forward pass that is measured."""
 
@@ -36,6 +33,9 @@ GRAPH_SHARE = 0.5
 
 BYTES_PER_PARAMETER = 12
 """A gradient and two moments, in float32."""
+
+UNLIMITED = 1 << 62
+"""Stands for any number of tokens."""
 
 
 class ScoringModule(nn.Module):
@@ -73,7 +73,6 @@ class ChunkedForward:
 
     Args:
         model: the model as Accelerate prepared it.
-        scorer: the same model, unwrapped.
         rows: ``[N]`` rows of the candidates in the store, list after list.
         starts: positions in ``rows`` at which a list starts.
         budget: rows of matrix products (tokens) per chunk at most.
@@ -81,26 +80,16 @@ class ChunkedForward:
     Attributes:
         chunks: positions in ``rows`` that are scored together.
         empty: the number of chunks at the beginning that count for nothing.
-        difference: largest difference between first and second scores, as a share of the largest score.
     """
 
     def __init__(
-        self,
-        accelerator: Accelerator,
-        model: nn.Module,
-        scorer: Scorer,
-        inputs: Inputs,
-        rows: Array,
-        starts: Array,
-        budget: int,
+        self, accelerator: Accelerator, model: nn.Module, inputs: Inputs, rows: Array, starts: Array, budget: int
     ) -> None:
-        self.accelerator, self.model, self.scorer, self.inputs = accelerator, model, scorer, inputs
-        self.device = accelerator.device
+        self.accelerator, self.model, self.inputs, self.device = accelerator, model, inputs, accelerator.device
         self.rows, self._list_of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         self.empty = 0
         self._beside = None if inputs.beside is None else inputs.beside(rows)
-        self.difference = torch.zeros((), device=self.device)
 
     def pad(self, passes: int) -> None:
         """Score two documents again and again before the others, up to a number of passes that all processes make."""
@@ -110,8 +99,7 @@ class ChunkedForward:
     def score(self, chunk: Array) -> Tensor:
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._list_of[chunk]))
         beside = None if self._beside is None else sent(self._beside[torch.from_numpy(chunk)], self.device)
-        with self.accelerator.autocast():
-            scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()}, beside)
+        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()}, beside)
         return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:
@@ -127,8 +115,9 @@ class ChunkedForward:
         parts = [gradient[sent(torch.from_numpy(chunk), self.device)] for chunk in self.chunks]
         return [torch.zeros_like(part) for part in parts[: self.empty]] + parts[self.empty :]
 
-    def unsynchronised(self) -> AbstractContextManager[None]:
-        return self.accelerator.no_sync(self.model)
+    def sync(self, when: bool) -> AbstractContextManager[None]:
+        """Exchange gradients in a backward pass only on a condition; it holds for the forward pass before it, too."""
+        return nullcontext() if when else self.accelerator.no_sync(self.model)
 
 
 def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
@@ -154,12 +143,11 @@ def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], 
 def _full(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
     *others, final = forward.chunks
     with forward.accelerator.autocast():  # one block for all chunks: weights are cast once
-        with forward.unsynchronised():
+        with forward.sync(False):
             parts = [forward.score(chunk) for chunk in others]
-        # Gradients are exchanged in a backward pass if the forward pass before it was synchronised.
-        with nullcontext() if last else forward.unsynchronised():
+        with forward.sync(last):
             parts.append(forward.score(final))
-    with nullcontext() if last else forward.unsynchronised():
+    with forward.sync(last):
         value = loss(forward.in_order(parts))
         for part in parts[: forward.empty]:
             value = value + 0.0 * part.sum()
@@ -168,11 +156,11 @@ def _full(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool)
 
 def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
     *others, final = forward.chunks
-    device, parts, states = forward.device, [], []
-    with forward.unsynchronised():
+    parts, states = [], []
+    with forward.sync(False):
         with torch.no_grad(), forward.accelerator.autocast():
             for chunk in others:
-                states.append(RngSnapshot(forward.scorer, device))
+                states.append(RngSnapshot(forward.model, forward.device))
                 parts.append(forward.score(chunk))
         graph = forward.score(final)  # keeps its graph at once: it is scored once
         scores = forward.in_order([*parts, graph.detach()]).requires_grad_()
@@ -181,26 +169,21 @@ def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: boo
         *gradients, gradient = forward.by_chunk(scores.grad)
         graph.backward(gradient)
     del graph
-    after, difference = RngSnapshot(forward.scorer, device), torch.zeros((), device=device)
-    again = reversed(list(zip(others, states, parts, gradients, strict=True)))  # the order of a full graph
-    for number, (chunk, state, first, gradient) in enumerate(again, 1):
+    after = RngSnapshot(forward.model, forward.device)
+    again = reversed(list(zip(others, states, gradients, strict=True)))  # the order of a full graph
+    for number, (chunk, state, gradient) in enumerate(again, 1):
         state.restore()
-        with nullcontext() if last and number == len(others) else forward.unsynchronised():
-            second = forward.score(chunk)
-            difference = torch.maximum(difference, (second.detach() - first).abs().max())
-            second.backward(gradient)
-        del second
+        with forward.sync(last and number == len(others)):
+            forward.score(chunk).backward(gradient)
     after.restore()
-    forward.difference = difference / scores.detach().abs().max().clamp(min=torch.finfo(difference.dtype).tiny)
 
 
 def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
     """Test whether a pass over two documents leaves a trained parameter without a gradient, as DDP must know."""
     training = scorer.training
-    scorer.eval()
     rows = lists.row_numbers[: min(2, int(lists.lengths[0]))]
     beside = None if inputs.beside is None else inputs.beside(rows)
-    ScoringModule(scorer)(inputs.collate(rows, np.zeros(1, np.int64)), beside).sum().backward()
+    ScoringModule(scorer.eval())(inputs.collate(rows, np.zeros(1, np.int64)), beside).sum().backward()
     unused = any(parameter.requires_grad and parameter.grad is None for parameter in scorer.parameters())
     scorer.zero_grad(set_to_none=True)
     scorer.train(training)
@@ -209,46 +192,34 @@ def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
 
 def tokens_that_fit(
     scorer: Scorer, inputs: Inputs, lists: Lists, usable: Array, precision: Precision
-) -> tuple[int | None, str]:
+) -> tuple[int, str]:
     """Estimate how many tokens (documents, for feature vectors) fit the free memory with their graph, and say why.
 
-    Two forward passes over long pairs measure the cost of a token. The count is rounded down to a power of two, so that
-    it does not follow every change of the memory that other programs leave. None if the free memory is unknown.
+    The count is rounded down to a power of two, so that it does not follow every change of the memory that other
+    programs leave.
     """
     device = next(scorer.parameters()).device
     free = free_memory(device)
     if free is None:
-        return None, f"free memory unknown on {device.type}"
+        return UNLIMITED, f"unknown on {device.type}"
     trained = sum(p.numel() for p in scorer.parameters() if p.requires_grad)
     room = GRAPH_SHARE * max(0, free - BYTES_PER_PARAMETER * trained)
-    per_token, fixed = graph_bytes(scorer, inputs, lists, usable[:PROBE_LISTS], precision)
-    tokens = 2 ** int(np.log2(max(1.0, (room - fixed) / per_token)))
-    return tokens, f"{room / 1e9:.1f} GB of memory, {per_token / 1e3:.1f} kB a token"
+    per_token = graph_bytes(scorer, inputs, lists, usable[:PROBE_LISTS], precision)
+    tokens = 2 ** int(np.log2(max(1.0, room / per_token)))
+    return tokens, f"{room / 1e9:.1f} GB, {per_token / 1e3:.1f} kB a token, enough for {tokens} tokens"
 
 
-def graph_bytes(
-    scorer: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision
-) -> tuple[float, float]:
-    """Measure the bytes that a graph keeps per token, and once for all of them, such as weights cast to bf16.
-
-    The longest pairs of the longest of some lists are scored, then half of them.
-    """
+def graph_bytes(scorer: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
+    """Measure the bytes that a graph keeps per token, in a forward pass over the longest pairs of the longest list."""
     device = next(scorer.parameters()).device
     candidates = [np.arange(lists.starts[i], lists.starts[i] + lists.lengths[i]) for i in among]
     longest = candidates[int(np.argmax([inputs.lengths(rows).sum() for rows in candidates]))]
-    chunk = inputs.chunks(longest, np.zeros(1, np.int64), PROBE_TOKENS)[0]
-    before = {name: value.clone() for name, value in scorer.named_buffers()}
-    tokens, sizes = [], []
-    for part in (chunk, chunk[: len(chunk) // 2]) if len(chunk) > 3 else (chunk,):  # batch norm takes two or more
-        batch = inputs.collate(longest[part], np.zeros(1, np.int64))
-        with kept(scorer) as count, autocast(precision, device):
-            scores = scorer.score({name: sent(value, device) for name, value in batch.items()})
-            sizes.append(count.bytes)
-            del scores
-        tokens.append(int(inputs.lengths(longest[part]).sum()))
-    for name, value in scorer.named_buffers():
-        value.copy_(before[name])  # running statistics do not see the probe
-    if len(sizes) == 1:
-        return max(1.0, sizes[0] / tokens[0]), 0.0
-    per_token = max(1.0, (sizes[0] - sizes[1]) / (tokens[0] - tokens[1]))
-    return per_token, max(0.0, sizes[0] - per_token * tokens[0])
+    start = np.zeros(1, np.int64)
+    rows = longest[inputs.chunks(longest, start, PROBE_TOKENS)[0]]
+    before = RngSnapshot(scorer, device)
+    with kept(scorer) as count, autocast(precision, device):
+        scores = scorer.score({name: sent(value, device) for name, value in inputs.collate(rows, start).items()})
+        size = count.bytes
+        del scores
+    before.restore()  # running statistics do not see the probe
+    return max(1.0, size / int(inputs.lengths(rows).sum()))

@@ -1,12 +1,12 @@
-"""Results of a training: rankings of validation and test lists, each with its difference from the first stage."""
+"""Results of a training run: rankings of validation and test lists, each with its difference from the first stage."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from rerank.losses.base import Loss
 from rerank.models.base import Model
 from rerank.models.mixed import Mixed
 from rerank.progress import log
-from rerank.retrieval.runs import RunTable
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_json, write_json
 from rerank.training.batches import padded_lists
@@ -43,19 +42,15 @@ class Measured:
 
     Attributes:
         mean: the mean of each measure over the queries.
+        queries: the number of queries.
         difference: the monitor's mean minus that of the first stage; None without a first stage.
         interval: the difference's 95 % interval by a bootstrap over queries; None if nothing varies.
     """
 
     mean: dict[str, float]
+    queries: int
     difference: float | None = None
-    interval: tuple[float, float] | None = None
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Measured:
-        """Read measures from JSON."""
-        interval = content["interval"]
-        return cls(content["mean"], content["difference"], None if interval is None else tuple(interval))
+    interval: Sequence[float] | None = None
 
     @property
     def shown(self) -> str:
@@ -72,27 +67,11 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class SplitResults:
-    """Rankings of the validation or test lists.
-
-    Attributes:
-        queries: the number of queries.
-        model: the best model.
-        start: the model before its first step.
-        first_stage: the lists in the order of their first stage.
-        interpolated: the best model, interpolated with the first stage.
-    """
-
-    queries: int
-    model: Measured
-    start: Measured | None = None
-    first_stage: Measured | None = None
-    interpolated: Measured | None = None
-
-
-@dataclass(frozen=True)
 class Results:
-    """Results of a training.
+    """Results of a training run.
+
+    The rankings of a split are ``model`` (the best model), ``start`` (the model before its first step), ``first_stage``
+    and ``interpolated`` (the best model, interpolated with the first stage).
 
     Attributes:
         monitor: the measure that chose the epoch.
@@ -105,8 +84,8 @@ class Results:
 
     monitor: str
     best_epoch: int
-    validation: SplitResults | None = None
-    test: SplitResults | None = None
+    validation: dict[str, Measured] = field(default_factory=dict)
+    test: dict[str, Measured] = field(default_factory=dict)
     first_stage: str | None = None
     first_stage_weight: float | None = None
 
@@ -118,18 +97,17 @@ class Results:
     def load(cls, path: Path) -> Results:
         """Read what :meth:`save` wrote."""
         content = read_json(path)
-        splits = {name: _split_of(content.get(name)) for name in ("validation", "test")}
-        return cls(**content | splits)
+        for split in ("validation", "test"):
+            content[split] = {name: Measured(**found) for name, found in content[split].items()}
+        return cls(**content)
 
     def rankings(self) -> Iterator[tuple[str, str, Measured]]:
         """Yield split, ranking and measures, in the order of a table."""
         weight = self.first_stage_weight or 0.0
         names = {"first_stage": str(self.first_stage), "start": "start", "model": f"model (epoch {self.best_epoch})"}
         names |= {"interpolated": f"{1 - weight:g} model + {weight:g} {self.first_stage}"}
-        for split in ("validation", "test"):
-            for key, name in names.items():
-                if (found := getattr(getattr(self, split), key, None)) is not None:
-                    yield split, name, found
+        for split, rankings in (("validation", self.validation), ("test", self.test)):
+            yield from ((split, name, rankings[key]) for key, name in names.items() if key in rankings)
 
     def to_dataframe(self) -> DataFrame:
         """Tabulate the results: a row per split and ranking."""
@@ -138,24 +116,15 @@ class Results:
         rows = []
         for split, name, found in self.rankings():
             low, high = found.interval or (None, None)
-            rows.append(
-                {
-                    "split": split,
-                    "ranking": name,
-                    **found.mean,
-                    "difference": found.difference,
-                    "low": low,
-                    "high": high,
-                }
-            )
+            difference = {"difference": found.difference, "low": low, "high": high}
+            rows.append({"split": split, "ranking": name, **found.mean, **difference})
         return DataFrame(rows)
 
     def __str__(self) -> str:
         """Print the monitor of every ranking, with its difference from the first stage.
 
-        >>> model = Measured({"AP": 0.588}, 0.019, (-0.02, 0.06))
-        >>> first = Measured({"AP": 0.569})
-        >>> print(Results("AP", 3, test=SplitResults(300, model, first_stage=first), first_stage="bm25"))
+        >>> model, first = Measured({"AP": 0.588}, 300, 0.019, (-0.02, 0.06)), Measured({"AP": 0.569}, 300)
+        >>> print(Results("AP", 3, test={"model": model, "first_stage": first}, first_stage="bm25"))
         test, 300 queries       AP      difference from bm25 [95 % interval]
           bm25                  0.5690
           model (epoch 3)       0.5880  +0.0190 [-0.0200, +0.0600], too close to call
@@ -163,24 +132,12 @@ class Results:
         lines, before = [], ""
         for split, name, found in self.rankings():
             if split != before:
-                head = f"{split}, {getattr(self, split).queries} queries"
                 against = f"  difference from {self.first_stage} [95 % interval]" if self.first_stage else ""
-                lines.append(f"{head:<22}  {self.monitor:<6}{against}")
+                lines.append(f"{f'{split}, {found.queries} queries':<22}  {self.monitor:<6}{against}")
                 before = split
-            line = f"  {name:<20}  {found.mean[self.monitor]:.4f}"
-            if found.difference is not None:
-                line += "  " + ", ".join(
-                    filter(None, (shown_difference(found.difference, found.interval), found.verdict))
-                )
-            lines.append(line)
+            difference = ", ".join(filter(None, (found.shown, found.verdict)))
+            lines.append(f"  {name:<20}  {found.mean[self.monitor]:.4f}  {difference}".rstrip())
         return "\n".join(lines)
-
-
-def _split_of(content: Mapping[str, Any] | None) -> SplitResults | None:
-    if content is None:
-        return None
-    rankings = {name: of and Measured.of(of) for name, of in content.items() if name != "queries"}
-    return SplitResults(content["queries"], **rankings)
 
 
 class Measurer:
@@ -191,7 +148,8 @@ class Measurer:
         given = {"validation": splits.validation, "test": splits.test if config.test else None}
         self.lists = {split: lists for split, lists in given.items() if lists is not None}
         self.monitor = str(parse_measure(config.monitor, "monitor"))
-        self._evaluators: dict[str, Evaluator] = {}
+        measures = f"{config.monitor} {config.measures}"
+        self._evaluators = {split: Evaluator(lists.qrels or {}, measures) for split, lists in self.lists.items()}
         self._first: dict[str, PerQuery] = {}
 
     @property
@@ -200,38 +158,31 @@ class Measurer:
         orders = {lists.store.order for lists in self.lists.values()}
         return orders.pop() if len(orders) == 1 else None
 
-    def table(self, split: str, ranking: Array | RunTable) -> PerQuery:
-        """Evaluate a run, or a score per candidate."""
-        lists = self.lists[split]
-        if split not in self._evaluators:
-            self._evaluators[split] = Evaluator(lists.qrels or {}, f"{self.config.monitor} {self.config.measures}")
-        run = lists.run(ranking) if isinstance(ranking, np.ndarray) else ranking
-        return self._evaluators[split](run, split)
+    def table(self, split: str, scores: Array) -> PerQuery:
+        """Evaluate scores of all candidates."""
+        return self._evaluators[split](self.lists[split].run(scores), split)
 
     def of_first_stage(self, split: str) -> PerQuery | None:
         """Evaluate the first stage's order; None if nothing ordered the lists."""
         lists = self.lists[split]
         if lists.store.order is None:
             return None
-        if split not in self._first:
-            self._first[split] = self.table(split, lists.run(lists.store.order))  # ties as trec_eval breaks them
+        if split not in self._first:  # ties as trec_eval breaks them
+            self._first[split] = self._evaluators[split](lists.run(lists.store.order), split)
         return self._first[split]
 
-    def __call__(self, split: str, ranking: Array | RunTable) -> Measured:
+    def __call__(self, split: str, scores: Array) -> Measured:
         """Measure a ranking next to the first stage."""
-        table, first = self.table(split, ranking), self.of_first_stage(split)
-        found = None
+        table, first = self.table(split, scores), self.of_first_stage(split)
+        queries, found = len(self.lists[split].qrels or {}), None
         if first is not None:
             found = paired_difference(table[self.monitor][None], first[self.monitor][None], self.monitor)
-        return Measured(table.mean) if found is None else Measured(table.mean, found.difference, found.interval)
+        if found is None:
+            return Measured(table.mean, queries)
+        return Measured(table.mean, queries, found.difference, found.interval)
 
     def worth(self, mean: Mapping[str, float], scores: Array) -> float:
-        """Return the number that chooses an epoch; more is better.
-
-        Args:
-            mean: the measures on the validation lists.
-            scores: the validation scores.
-        """
+        """Return the number that chooses an epoch, from the validation measures or scores; more is better."""
         if self.config.epoch_by != "loss":
             return mean[self.monitor]
         assert isinstance(self.config.loss, Loss)
@@ -252,29 +203,25 @@ class Measurer:
             The results, and the model interpolated with the first stage, if validation gave that a weight and the model
             does not read the first stage itself.
         """
-        found: dict[str, SplitResults] = {}
-        for split in self.lists:
-            first = self.of_first_stage(split)
-            found[split] = SplitResults(
-                queries=len(self.lists[split].qrels or {}),
-                model=self(split, scores[split]),
-                start=start.get(split),
-                first_stage=None if first is None else Measured(first.mean),
-            )
-        if "validation" in found and found["validation"].model.mean[self.monitor] == 0 and not self.config.epoch_by:
+        found: dict[str, dict[str, Measured]] = {}
+        for split, lists in self.lists.items():
+            found[split] = {"model": self(split, scores[split])}
+            if split in start:
+                found[split]["start"] = start[split]
+            if (first := self.of_first_stage(split)) is not None:
+                found[split]["first_stage"] = Measured(first.mean, len(lists.qrels or {}))
+        if "validation" in found and found["validation"]["model"].mean[self.monitor] == 0 and not self.config.epoch_by:
             log.warning("validation %s is 0 at its best, so it chose no model; has it grades to count?", self.monitor)
         weight, ranker = self._interpolate(model, scores)
         if ranker is not None:
             for split, lists in self.lists.items():
                 if set(ranker.weights) <= set(lists.store.column_names):
-                    both = self(split, ranker.mixed(lists, scores[split]))
-                    found[split] = replace(found[split], interpolated=both)
+                    found[split]["interpolated"] = self(split, ranker.mixed(lists, scores[split]))
             columns = [*model.columns, *getattr(model, "names", ())]
             read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
             ranker = ranker if read.isdisjoint(ranker.weights) else None
-        return Results(
-            self.monitor, best_epoch, **found, first_stage=self.first_stage, first_stage_weight=weight
-        ), ranker
+        validation, test = found.get("validation", {}), found.get("test", {})
+        return Results(self.monitor, best_epoch, validation, test, self.first_stage, weight), ranker
 
     def _interpolate(self, model: Model, scores: Mapping[str, Array]) -> tuple[float | None, Mixed | None]:
         """Tune the first stage's weight on validation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import platform
@@ -11,9 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import metadata
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ import yaml
 
 import rerank
 from rerank.errors import UserError
-from rerank.kernels.precision import cpu_flags
 from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.contract import MIX, add_to_contract, read_contract
 from rerank.progress import log
@@ -58,20 +57,12 @@ CHECKPOINTS = "checkpoints"
 GIVEN = "lists"
 """Folder of lists that were given in memory."""
 
-SPLITS = {"train": "training", "validation": "validation", "test": "test"}
-
-PACKAGES = (
-    *("accelerate", "ir-measures", "lightgbm", "numpy", "pyarrow", "pytrec-eval-terrier", "sentence-transformers"),
-    *("tokenizers", "torch", "transformers", "xgboost"),
-)
+PACKAGES = ("accelerate", "lightgbm", "numpy", "pyarrow", "tokenizers", "torch", "transformers", "xgboost")
 """Packages whose versions may change a result's last digits."""
-
-DECISIVE_FLAGS = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"}
-"""CPU features that decide precision and kernels, and so the last bits of every number."""
 
 
 def check_unbegun(path: Path) -> None:
-    """Refuse a folder that holds more than a training left that was killed before it wrote its fingerprint."""
+    """Raise if a folder holds more than the files that a training run writes before its fingerprint."""
     names = {file.name for file in path.iterdir() if not file.name.startswith(".")}
     if not names <= {"log.txt", GIVEN}:
         raise UserError(f"output: {path} exists and is not a run folder; name another one")
@@ -89,20 +80,19 @@ class RunFolder:
     def __init__(self, path: str | Path, resolved: Mapping[str, Any], config: str) -> None:
         self.path, self.config = Path(path), config
         self.resolved, self.fingerprint = dict(resolved), fingerprint(resolved)
-        self._opened = time.perf_counter()
 
     @property
     def best(self) -> Path:
         return self.path / "best"
 
     def check(self) -> None:
-        """Refuse a folder that holds something else, or another run; write nothing."""
+        """Raise if the folder holds something else, or another run; write nothing."""
         if not self.path.exists():
             return
         if not (self.path / FINGERPRINT).is_file():
             check_unbegun(self.path)
         elif (found := first_difference(read_json(self.path / FINGERPRINT), self.resolved)) is not None:
-            raise UserError(f"{self.path}: {difference(*found)}; name another output, or remove the folder")
+            raise UserError(f"{self.path}: {describe_difference(*found)}; name another output, or remove the folder")
 
     def finished(self) -> Results | None:
         """Read the results; None while the run is not complete."""
@@ -119,9 +109,7 @@ class RunFolder:
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)
         remove_leftovers(self.path)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        start = {"started": started, "command": sys.argv, **environment(Path.cwd()), "threads": torch.get_num_threads()}
-        _write_starts(self.path, [*read_starts(self.path), start])
+        write_starts(self.path, [*read_starts(self.path), environment()])
 
     def finish(
         self, splits: Splits, model: Model, results: Results, ranker: Mixed | None, test_scores: Array | None
@@ -147,8 +135,8 @@ class RunFolder:
         write_card(self.best, card, contract.get(MIX))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
-        starts = read_starts(self.path)
-        _write_starts(self.path, [*starts[:-1], {**starts[-1], "seconds": time.perf_counter() - self._opened}])
+        *before, start = read_starts(self.path)
+        write_starts(self.path, [*before, {**start, "seconds": time.perf_counter() - self._opened}])
         results.save(self.path / RESULTS)
 
     def keep_metrics(self, lines: int) -> int:
@@ -173,28 +161,22 @@ def newest_checkpoint(folder: Path) -> str:
     return max((path.name for path in (folder / CHECKPOINTS).glob("step-*")), default="")
 
 
-def difference(key: str, old: Any, new: Any) -> str:
+def describe_difference(key: str, old: Any, new: Any) -> str:
     """Describe the first difference of two resolved configurations.
 
-    >>> difference("loss.alpha", 10, 1)
+    >>> describe_difference("loss.alpha", 10, 1)
     'loss.alpha was 10, now 1'
-    >>> difference("data.train.labels", "ab", "cd")
-    'data: labels of the training lists changed'
+    >>> describe_difference("data.train.labels", "ab", "cd")
+    'data.train.labels changed'
     """
-    parts = key.split(".")
-    if parts[0] == "data" and len(parts) > 1:
-        of = f"{parts[2]} of " if len(parts) > 2 else ""
-        return f"data: {of}the {SPLITS.get(parts[1], parts[1])} lists changed"
-    if key == "model.name":
-        return "model.name: the files of the initial model changed"
-    if parts[-1] == "source":
-        return f"{'.'.join(parts[:-1])}: the code of its class changed"
+    if key.startswith("data.") or key == "model.name" or key.endswith("source"):
+        return f"{key} changed"  # hashes of lists, of an initial model, and of a user's class
     shown = [str(value.get("class", value)) if isinstance(value, Mapping) else value for value in (old, new)]
     return f"{key} was {shown[0]}, now {shown[1]}"
 
 
 def _describe(lists: Lists) -> str:
-    """Describe lists in a line; folders by the end of their path, since a card leaves the machine."""
+    """Describe lists in a line, with only the end of paths, since a card leaves the machine."""
     collection = re.sub(r"/\S*/(?=[^/]+/[^/]+$)", "", str(lists.store.manifest["collection"]["name"]))
     size = f"{len(lists)} queries, {lists.size} candidates"
     if lists.store.order is None:
@@ -208,49 +190,40 @@ def _describe(lists: Lists) -> str:
 
 
 def read_starts(folder: Path) -> list[dict[str, Any]]:
-    """Read the environments of a run's starts; none if they cannot be read, since no result depends on them."""
-    try:
-        return list(json.loads((folder / ENVIRONMENT).read_bytes()))
-    except (OSError, ValueError, TypeError, RecursionError):
-        return []
+    """Read the environments of a run's starts."""
+    path = folder / ENVIRONMENT
+    return list(json.loads(path.read_bytes())) if path.is_file() else []
 
 
-def _write_starts(folder: Path, starts: list[dict[str, Any]]) -> None:
+def write_starts(folder: Path, starts: list[dict[str, Any]]) -> None:
+    """Write the environments of a run's starts."""
     with atomic_write(folder / ENVIRONMENT) as file:
         file.write(json.dumps(starts, indent=2) + "\n")
 
 
-@functools.cache
-def environment(folder: Path) -> dict[str, Any]:
-    """Collect code, packages and hardware; ``folder`` is where the process runs."""
-    versions = {"rerank": rerank.__version__}
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    places = {"rerank": Path(rerank.__file__).parent, "working directory": folder}
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+def environment() -> dict[str, Any]:
+    """Collect command, code, packages and hardware."""
+    cpu = Path("/proc/cpuinfo")
+    name = re.search(r"(?m)^model name\s*:\s*(.+)$", cpu.read_text()) if cpu.is_file() else None
     return {
-        "git": {name: commit for name, place in places.items() if (commit := git_commit(place))},
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "git": git_commit(Path(rerank.__file__).parent),
         "python": platform.python_version(),
-        "packages": versions,
+        "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
         "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cpu_flags": sorted(cpu_flags() & DECISIVE_FLAGS),
-        "gpus": gpus,
-        "cuda": torch.version.cuda if gpus else None,
+        "processor": name[1] if name else platform.processor(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "threads": torch.get_num_threads(),
     }
 
 
+@cache
 def git_commit(folder: Path) -> str | None:
     """Return the commit of the checkout around a folder, with ``-dirty`` if its files changed; None without one."""
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    with suppress(OSError, subprocess.SubprocessError):
+    try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-    return None
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    found = re.search(r"(?m)^model name\s*:\s*(.+)$", info.read_text()) if info.is_file() else None
-    return found[1] if found else platform.processor()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -28,7 +28,6 @@ CPU_ELEMENTS, GPU_ELEMENTS = 2048, 1 << 20
 ZERO_GRAD_TOLERANCE = 1e-7
 """Scores whose derivatives stay below this have a zero gradient: float32's rounding unit for losses of about 1."""
 
-
 SHIFTED = 32
 """Lists, and documents of each, on which a loss is tested for ignoring shifts."""
 
@@ -42,7 +41,7 @@ class Targets:
         self.sums = [copy.copy(term.loss) for term in self.terms]  # the loss of each, summed over lists
         for loss in self.sums:
             loss.reduction = "sum"
-        # A number for each candidate, ``[T]``; NaN where the column has none, or, of grades, nobody judged the query.
+        # a number per candidate, ``[T]``: NaN if the column lacks it, or nobody judged the query
         self.flat = [self._of(term) for term in self.terms]
 
     def _of(self, term: Term) -> Array:
@@ -66,12 +65,12 @@ class Targets:
         return mask_missing(*pad([self.flat[term][part] for part in rows]))
 
     def learnable(self, term: int, rows: Sequence[Array]) -> Array:
-        """Which lists can teach a term, ``[B]`` bool."""
+        """Test for each list whether a term can learn from it, ``[B]`` bool."""
         learnable: Array = self.terms[term].loss.learnable(*self.padded(term, rows)).numpy()
         return learnable
 
     def usable(self, sampler: Sampler | None = None) -> Array:
-        """Positions of the lists from which a term can learn, of what the sampler may show of them."""
+        """Find the positions of the lists from which a term can learn, if only the sampler's reach counts."""
         useful = np.zeros(len(self.lists), dtype=bool)
         starts, ends = self.lists.offsets[:-1], self.lists.offsets[1:]
         for first in range(0, len(self.lists), AT_ONCE):
@@ -109,7 +108,7 @@ def mask_missing(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:
-    """Refuse a sampler that chooses by grades where queries have none, or by a column that is not there."""
+    """Raise if a sampler chooses by grades that some queries lack, or by a column that is not there."""
     if sampler.by_grades and (missing := len(lists) - int(lists.judged.sum())):
         raise UserError(
             f"sampler: {type(sampler).__name__} chooses by grades, which {missing} of {len(lists)} training queries "
@@ -129,16 +128,12 @@ class ActiveTerm:
 
 
 class MicroBatchLoss:
-    """Compute the loss of some lists from their scores; totals stay on the device, so that the host does not wait.
+    """Compute the loss of some lists from their scores.
 
     Attributes:
-        numbers: loss, lowest and highest score, ``[3]``.
-        dead: lists whose scores had a zero gradient, known after the backward pass.
-        difference: largest relative difference between first and second scores.
+        totals: on the device, so that the host does not wait: the loss, not finite if a score is not; after the
+            backward pass, the number of lists whose scores had a zero gradient; and two zeros for other totals.
     """
-
-    numbers: Tensor
-    difference: Tensor
 
     def __init__(
         self, samples: list[ListSample], terms: Sequence[ActiveTerm], targets: Targets, device: torch.device
@@ -148,7 +143,7 @@ class MicroBatchLoss:
         self.starts = np.cumsum(self._lengths) - self._lengths
         self.documents = int(self._lengths.sum())
         self._negligible = min(term.weight / term.over for term in terms) * ZERO_GRAD_TOLERANCE
-        self.dead = torch.zeros((), device=device)
+        self.totals = torch.zeros(4, device=device)
 
     def __call__(self, flat: Tensor) -> Tensor:
         """Compute the loss of scores ``[N]``, list after list."""
@@ -164,7 +159,7 @@ class MicroBatchLoss:
                 totals[i] = totals[i] + self._targets.sums[term.number](scores, labels, mask, seeds=seeds)
         weighted = [total / term.over * term.weight for total, term in zip(totals, self._terms, strict=True)]
         loss = torch.stack(weighted).sum()
-        self.numbers = torch.stack([loss.detach(), *flat.detach().aminmax()])
+        self.totals[0] = loss.detach() + 0.0 * flat.detach().sum()
         return loss
 
     def _padded(self, flat: Tensor, chosen: Array) -> Tensor:
@@ -176,7 +171,7 @@ class MicroBatchLoss:
         return flat[places.flatten()].view_as(places).masked_fill(sent(~real, self._device), 0.0)
 
     def _count_dead(self, gradient: Tensor) -> None:
-        self.dead += (gradient.abs().amax(dim=1) <= self._negligible).sum()
+        self.totals[1] += (gradient.abs().amax(dim=1) <= self._negligible).sum()
 
 
 def bucket_by_length(lengths: Array, elements: int) -> list[Array]:

@@ -6,15 +6,16 @@ import copy
 import os
 import signal
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import torch
+import yaml
 from transformers import get_scheduler
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.precision import Precision
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -31,21 +32,10 @@ from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, register_state, save_checkpoint
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.forward import ScoringModule, has_unused_parameters, tokens_that_fit
-from rerank.training.launch import (
-    agree,
-    describe_batch,
-    extras,
-    flat_settings,
-    make_accelerator,
-    micro_batch_size,
-    warn_if_idle,
-)
+from rerank.training.launch import agree, chosen_precision, describe_batch, make_accelerator, micro_batch_size
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets, check_sampler
-
-PRECISIONS: dict[str, Precision] = {"no": "fp32", "bf16": "bf16", "fp16": "fp16"}
-"""Our name of each of Accelerate's precisions."""
 
 CHECKPOINT_SECONDS = 5.0
 """Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
@@ -63,11 +53,11 @@ class Trainer:
         self.measurer = Measurer(config, splits)
         self.monitor = self.measurer.monitor
         self._best_scores: Array | None = None  # of the validation lists; None if the run resumed since
-        for lists in (splits.train, splits.validation, splits.test if config.test else None):
-            if lists is not None:
-                self.model.check(lists)
+        for lists in (splits.train, *self.measurer.lists.values()):
+            self.model.check(lists)
         check_sampler(splits.train, config.sampler)
-        self.usable = Targets(splits.train, self.loss).usable(config.sampler)
+        self.targets = Targets(splits.train, self.loss)
+        self.usable = self.targets.usable(config.sampler)
         if not len(self.usable):
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         usual = ["tensorboard"] if find_spec("tensorboard") else []
@@ -75,12 +65,12 @@ class Trainer:
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 
     def run(self) -> Results:
-        config = self.config
+        config, train = self.config, self.splits.train
         self._prepare()
         self._launch()
-        train, skipped = self.splits.train, len(self.splits.train) - len(self.usable)
+        skipped = len(train) - len(self.usable)
         self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
-        fixed = self.model.score_biases() if Targets(self.splits.train, self.loss).ignore_shifts(self.usable) else []
+        fixed = self.model.score_biases() if self.targets.ignore_shifts(self.usable) else []
         for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
             bias.requires_grad_(False)
         # A sharded model scores only where all processes make the same passes, so validation has a whole one.
@@ -90,12 +80,11 @@ class Trainer:
         self.forward, self.optimizer, self.scheduler = self.accelerator.prepare(
             ScoringModule(self.trained), optimizer, scheduler
         )
-        self.state = State()
-        register_state(self.accelerator, self.model, self.state)
+        state = State()
+        register_state(self.accelerator, self.model, state)
         if load_checkpoint(self.accelerator, self.folder.path):
-            self._collect(self.state)
-            self._say("resuming at step %d of %d", self.state.step, self.steps)
-        state = self.state
+            self._collect(state)
+            self._say("resuming at step %d of %d", state.step, self.steps)
         accumulator = self._accumulator(state)
         if self.main:
             state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
@@ -119,23 +108,22 @@ class Trainer:
         """Fit, initialise and tokenise before joining the process group, whose timeout this could exceed."""
         self.model.prepare(self.splits.train, self.config.seed)
         self._inputs(self.splits.train)
-        if self.splits.validation is not None:
-            self._inputs(self.splits.validation)
-        if self.splits.test is not None and self.config.test:
-            self.model.check(self.splits.test)  # as many features as the training lists have
-            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-                self.model.inputs(self.splits.test)
+        for split, lists in self.measurer.lists.items():
+            self.model.check(lists)  # as many features as the training lists have
+            if split == "validation":
+                self._inputs(lists)
+            elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                self.model.inputs(lists)
 
     def _launch(self) -> None:
         """Join the other processes and create the run folder."""
         config, train = self.config, self.splits.train
+        self.precision, why = chosen_precision(config.precision, self.model.bf16)
         find_unused = int(os.environ.get("WORLD_SIZE", "1")) > 1 and has_unused_parameters(
             self.model, self._inputs(train), train
         )
-        self.accelerator, why = make_accelerator(config, self.folder.path, self.trackers, self.model.bf16, find_unused)
+        self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, find_unused)
         self.main = self.accelerator.is_main_process
-        self.precision = PRECISIONS[self.accelerator.mixed_precision]
-        self.micro_batch_size = micro_batch_size(config, self.accelerator.num_processes)
         self.batches = Batches(
             train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
@@ -149,9 +137,8 @@ class Trainer:
             if self.main:
                 self.folder.open()
         self._say("precision %s (%s)", self.precision, why)
-        if self.main:
-            lists, whole = self.batches.batch_size, self.model.whole_batches
-            warn_if_idle(self.accelerator.num_processes, lists, whole)
+        if self.model.whole_batches and self.accelerator.num_processes > 1:
+            self._say("one process trains, because batch norm is over a whole batch; start one process")
         if (left_out := self.batches.left_out) is not None:
             self._say("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
 
@@ -170,42 +157,26 @@ class Trainer:
 
     def _accumulator(self, state: State) -> GradientAccumulator:
         """Find the memory limits, and build the gradient accumulator; a resumed run keeps its limits."""
-        config, train, why = self.config, self.splits.train, "found before"
-        inputs, limits = self._inputs(train), state.limits
+        config, train, limits = self.config, self.splits.train, state.limits
+        inputs = self._inputs(train)
         if not limits.token_budget:
             limits.token_budget = config.token_budget or self.model.budget
             if config.gradient == "auto" or config.token_budget is None:
                 self.model.train()
                 with together():
-                    fits, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
-                limits.full_tokens = fits
-                if config.token_budget is None and fits is not None:
-                    limits.token_budget = min(limits.token_budget, fits)
-            agree(limits, self.accelerator.device)
-        self._say(
-            "%s",
-            describe_batch(
-                self.accelerator.num_processes,
-                self.batches.batch_size,
-                self.micro_batch_size,
-                limits.token_budget,
-                ", ".join([self.precision, *extras(self.accelerator)]),
-            ),
-        )
-        return GradientAccumulator(
-            self.accelerator,
-            self.forward,
-            inputs,
-            train,
-            self.loss,
-            limits,
-            self.micro_batch_size,
-            config.gradient,
-            why,
-        )
+                    limits.full_tokens, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
+                self._say("memory for graphs: %s", why)
+                if config.token_budget is None:
+                    limits.token_budget = min(limits.token_budget, limits.full_tokens)
+            agree(limits, self.accelerator)
+        processes = self.accelerator.num_processes
+        size, backend = micro_batch_size(config, processes), self.accelerator.state.dynamo_plugin.backend.value.lower()
+        how = [self.precision, *["sharded"] * self.accelerator.is_fsdp2, *[backend] * (backend != "no")]
+        self._say("%s", describe_batch(processes, self.batches.batch_size, size, limits.token_budget, ", ".join(how)))
+        return GradientAccumulator(self.accelerator, self.forward, inputs, self.targets, limits, size, config.gradient)
 
     def _epoch(self, state: State, accumulator: GradientAccumulator) -> None:
-        config = self.config
+        config, accelerator = self.config, self.accelerator
         self.forward.train()
         self._pace.begin()
         bar = tqdm(
@@ -217,16 +188,15 @@ class Trainer:
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for batch in self.batches.epoch(state.epoch, state.epoch_step):
-            torch.manual_seed(seed_of(config.seed, state.step, f"process {self.accelerator.process_index}"))
+            torch.manual_seed(seed_of(config.seed, state.step, f"process {accelerator.process_index}"))
             done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps)
             if done.lists:
-                norm = self.accelerator.clip_grad_norm_(
-                    self.forward.parameters(), config.optimization.max_grad_norm or float("inf")
-                )
-                if not torch.isfinite(norm) and self.accelerator.scaler is None:
-                    raise not_finite("the gradient", state.step + 1, self.accelerator.mixed_precision)
+                largest = config.optimization.max_grad_norm or float("inf")
+                norm = accelerator.clip_grad_norm_(self.forward.parameters(), largest)
+                if not torch.isfinite(norm) and accelerator.scaler is None:
+                    raise not_finite("the gradient", state.step + 1, accelerator.mixed_precision)
                 # Accelerate's wrapper, which scaling needs, searches the disk for a package in every step.
-                (self.optimizer if self.accelerator.scaler else self.optimizer.optimizer).step()
+                (self.optimizer if accelerator.scaler else self.optimizer.optimizer).step()
             rate = self.scheduler.get_last_lr()[0]
             self.scheduler.step()
             self.forward.zero_grad()
@@ -234,15 +204,13 @@ class Trainer:
             lists, documents = lists + len(batch), documents + done.documents
             seconds = time.perf_counter() - started
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
-            shown = {"loss": f"{done.loss:.4f}"} | {name: f"{value:.1f}" for name, value in speed.items()}
-            bar.set_postfix(shown, refresh=False)
+            bar.set_postfix({"loss": done.loss, **speed}, refresh=False)
             bar.update()
-            counted = {"lists": done.lists, "dead_lists": done.dead}
-            logged = {"loss": done.loss, **counted} if done.lists else {"skipped": True}
-            self._log(state, {**logged, "learning_rate": rate, **speed})
+            learned = {"loss": done.loss, "lists": done.lists, "dead_lists": done.dead}
+            self._log(state, (learned if done.lists else {"skipped": True}) | {"learning_rate": rate, **speed})
             if (estimate := self._pace.estimate(state.step)) is not None:
                 self._say("%s", estimate)
-                if self.accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
+                if accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
                     self._say("%s", hint)
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
@@ -270,19 +238,17 @@ class Trainer:
         """Measure the validation lists; keep the model if the monitor is better than ever."""
         self._collect(state)
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
-        dead = state.dead / max(1, state.lists)
-        logged: dict[str, Any] = {"epoch": epoch, "mean_loss": mean_loss}
-        logged |= {"dead_lists": dead, "skipped_steps": state.skipped}
-        noted = self._noted(state, dead)
+        logged: dict[str, Any] = {"epoch": epoch, "mean_loss": mean_loss, "skipped_steps": state.skipped}
+        logged["dead_lists"] = dead = state.dead / max(1, state.lists)
+        shown, better = f"epoch {epoch}: loss {mean_loss:.4f}", True
         if self.splits.validation is None:
-            state.best_epoch, better, shown = epoch, True, ""
+            state.best_epoch = epoch
         else:
-            started, lists = time.perf_counter(), self.splits.validation
-            scores = self._scores(lists, "validation")
+            started, scores = time.perf_counter(), self._scores(self.splits.validation, "validation")
             mean = self.measurer.table("validation", scores).mean
             seconds, worth = time.perf_counter() - started, self.measurer.worth(mean, scores)
             logged |= {"validation": mean, "seconds": seconds, **self.model.logged()}
-            shown = f", {self.monitor} {mean[self.monitor]:.4f}"
+            shown += f", {self.monitor} {mean[self.monitor]:.4f}"
             if self.config.epoch_by == "loss":
                 logged["validation_loss"] = -worth
                 shown += f", validation loss {-worth:.4f}"
@@ -290,31 +256,29 @@ class Trainer:
             if better:
                 state.best, state.best_epoch, self._best_scores = worth, epoch, scores
                 shown += " (best)"
+        shown += f", {dead:.0%} dead lists" if dead else ""
+        shown += f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else ""
         self._log(state, logged)
-        self._say("epoch %d: loss %.4f%s%s", epoch, mean_loss, shown, noted)
+        self._say("%s", shown)
         if better:
             self._save_best()
 
-    def _noted(self, state: State, dead: float) -> str:
-        """What the epoch's line says of lists and steps from which nothing was learned; warns where most were dead."""
-        if dead > 0.5 and self.main:
-            log.warning(
-                "epoch %d: %d of %d lists had no gradient at the scores as they were: this loss learns nothing from "
-                "them, though they count in its mean; see `dead lists` in docs/training.md",
-                *(state.epoch + 1, state.dead, state.lists),
-            )
-        words = f", {100 * dead:.0f} % dead lists" if state.dead else ""
-        return words + (f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else "")
-
     def _inputs(self, lists: Lists) -> Inputs:
-        """What the model reads of some lists; one process fills the token cache, the others wait for its lock."""
+        """Prepare the model's inputs; one process fills the token cache, the others wait for its lock."""
         if id(lists) not in self._prepared:
             self._prepared[id(lists)] = lists, self.model.inputs(lists)
         return self._prepared[id(lists)][1]
 
-    def _scores(self, lists: Lists, name: str) -> Array:
-        inputs, budget, bar = self._inputs(lists), self.config.token_budget, f"{name} lists"
-        return score_shared(self.model, lists, precision=self.precision, budget=budget, inputs=inputs, progress=bar)
+    def _scores(self, lists: Lists, split: str, model: Scorer | None = None) -> Array:
+        budget, inputs = self.config.token_budget, None if model else self._inputs(lists)
+        return score_shared(
+            model or self.model,
+            lists,
+            precision=self.precision,
+            budget=budget,
+            inputs=inputs,
+            progress=f"{split} lists",
+        )
 
     def _finish(self, state: State) -> Results:
         """Measure the best model, which is the one in memory after a last epoch that was the best."""
@@ -324,10 +288,9 @@ class Trainer:
             with together():
                 best = type(self.model).load(self.folder.best)
         scores = {} if self._best_scores is None else {"validation": self._best_scores}
-        options: dict[str, Any] = {"precision": self.precision, "budget": self.config.token_budget}
         for split, lists in self.measurer.lists.items():
             if split not in scores:
-                scores[split] = score_shared(best, lists, progress=f"{split} lists", **options)
+                scores[split] = self._scores(lists, split, best)
         with together():
             results, ranker = self.measurer.results(best, scores, state.best_epoch, state.start)
             if self.main:
@@ -359,7 +322,7 @@ class Trainer:
         self._written = time.monotonic()
 
     def _due(self) -> bool:
-        """Whether the last checkpoint is old enough for another one to be worth its time, in every process alike."""
+        """Test in every process alike if the last checkpoint is old enough for another one to be worth its time."""
         due = torch.tensor(float(time.monotonic() - self._written > CHECKPOINT_SECONDS), device=self.accelerator.device)
         return bool(self.accelerator.reduce(due, "sum").item())
 
@@ -376,27 +339,39 @@ class Trainer:
         if self.main:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
-            flat = {k: v for k, v in values.items() if isinstance(v, int | float)}
-            for group in ("validation", "start"):
-                flat |= {f"{group}/{k}": v for k, v in values.get(group, {}).items()}
-            self.accelerator.log(flat, step=state.step)
-
-    def _end_trackers(self) -> None:
-        """Without Accelerate's `end_training`, which would end the group of processes, too."""
-        for tracker in self.accelerator.trackers:
-            tracker.finish()
+            numbers = {name: value for name, value in flat(values).items() if isinstance(value, int | float)}
+            self.accelerator.log(numbers, step=state.step)
 
     def _start_trackers(self, state: State) -> None:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
-        if not self.trackers:
-            return
-        settings = None if self.trackers == ["tensorboard"] else flat_settings(self.folder.config)
-        purge = {"purge_step": state.step + 1} if state.step else {}
-        self.accelerator.init_trackers("rerank", settings, {"tensorboard": purge})
+        if self.trackers:
+            settings = flat(yaml.safe_load(self.folder.config)) if self.trackers != ["tensorboard"] else None
+            purge = {"purge_step": state.step + 1} if state.step else {}
+            self.accelerator.init_trackers("rerank", settings, {"tensorboard": purge})
+
+    def _end_trackers(self) -> None:
+        """Finish them without Accelerate's ``end_training``, which would end the group of processes, too."""
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
 
     def _say(self, message: str, *values: Any) -> None:
         if self.main:
             log.info(message, *values)
+
+
+def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Flatten nested values for trackers.
+
+    >>> flat({"loss": {"k": 10, "steps": [1, 2]}, "seed": 4})
+    {'loss/k': 10, 'loss/steps': '[1, 2]', 'seed': 4}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}/{name}": inner for name, inner in flat(value).items()}
+        else:
+            found[key] = value if isinstance(value, int | float | str) else str(value)
+    return found
 
 
 def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimizer:

@@ -1,4 +1,4 @@
-"""Trees, grown by any loss: tree by tree, validated, the best number of trees kept."""
+"""Train trees with any loss, tree by tree; the best number of trees is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import Evaluator, parse_measures
+from rerank.evaluation.measures import Evaluator
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -34,10 +34,10 @@ from rerank.training.targets import ZERO_GRAD_TOLERANCE, Targets, mask_missing
 class TreeTrainer:
     """Trains trees on ranked lists and leaves the run folder that networks leave.
 
-    A tree counts as an epoch: ``patience`` trees without a better monitor end the training (null grows all), and the
+    A tree counts as an epoch: ``patience`` trees without a better monitor end the training (null trains all), and the
     first trees up to the best monitor are kept; without validation lists all are. Every tree sees every list as a
-    whole, so that sampler, batch sizes, optimization and precision mean nothing here. ``metrics.jsonl`` gets a line
-    per tree: the monitor on training and validation lists, with a loss of ours also its mean before the tree.
+    whole, so that sampler, batch sizes, optimization and precision have no effect. ``metrics.jsonl`` gets a line per
+    tree: the monitor on the validation lists, and with one of our losses its mean before the tree.
     """
 
     def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
@@ -45,50 +45,44 @@ class TreeTrainer:
         assert isinstance(config.model, Trees)
         self.model: Trees = config.model
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            raise UserError("trees are grown by one process; start one, and set model.threads")
+            raise UserError("trees are trained by one process; start one, and set model.threads")
         if config.tracker:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
-        self.monitor = str(parse_measures(config.monitor)[0])
-        train = splits.train
-        targets = Targets(train, config.loss or ListNet())  # their own objective learns from what ListNet does
+        self.measurer = Measurer(config, splits)
+        self.monitor = self.measurer.monitor
+        targets = Targets(splits.train, config.loss or ListNet())  # their own objective learns from what ListNet does
         usable = targets.usable()
         self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
-        self.skipped = len(train) - len(usable)
+        self.skipped = len(splits.train) - len(usable)
         if not len(usable):
-            raise UserError(f"data.train: no list of {train.store} has anything to learn from")
+            raise UserError(f"data.train: no list of {splits.train.store} has anything to learn from")
 
     def run(self) -> Results:
         train, validation = self.splits.train, self.splits.validation
         self.model.prepare(train)
-        for lists in (validation, self.splits.test if self.config.test else None):
-            if lists is not None:
-                self.model.check(lists)
-        again = (self.folder.path / "metrics.jsonl").exists()
+        for lists in self.measurer.lists.values():
+            self.model.check(lists)
         self.folder.open()
-        if again:
-            log.info("this run was interrupted; trees are grown from the start again")
         self.folder.keep_metrics(0)
         log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
         try:
-            self._grow(_monitor(train, self.monitor), None if validation is None else Monitor(validation, self.monitor))
+            self._train(None if validation is None else Monitor(validation, self.monitor))
         except Stopped as stop:
-            by = name_of(stop.number)
-            said = f"stopped by {by}; the same command grows the trees of {self.folder.path} from the start again"
+            said = f"stopped by {name_of(stop.number)}; the same command trains {self.folder.path} from the start again"
             raise Stopped(stop.number, said) from None
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
         best = type(self.model).load(self.folder.best)
-        measurer = Measurer(self.config, self.splits)
-        scores = {split: best.predict(lists) for split, lists in measurer.lists.items()}
-        results, ranker = measurer.results(best, scores, best.count, {})
+        scores = {split: best.predict(lists) for split, lists in self.measurer.lists.items()}
+        results, ranker = self.measurer.results(best, scores, best.count, {})
         self.folder.finish(self.splits, self.model, results, ranker, scores.get("test"))
         return results
 
-    def _grow(self, train: Monitor | None, validation: Monitor | None) -> None:
+    def _train(self, monitor: Monitor | None) -> None:
         best, best_trees, patience = -1.0, 0, self.config.patience
         started, pace = time.perf_counter(), Pace(self.model.trees, "tree")
-        bar = tqdm(range(1, self.model.trees + 1), desc="growing", unit=" trees", disable=None)
+        bar = tqdm(range(1, self.model.trees + 1), desc="training", unit=" trees", disable=None)
         for number in bar:
             grown = self.model.grow(self.objective)
             line: dict[str, Any] = {"step": number, "epoch": number}
@@ -102,12 +96,10 @@ class TreeTrainer:
             if not grown:
                 log.info("tree %d finds nothing to split: stopping early", number)
                 break
-            if train is not None:
-                line["train"] = {self.monitor: train(scores)}
-            if validation is None:
+            if monitor is None:
                 best_trees = number
             else:
-                value = validation(self.model.scores("validation"))
+                value = monitor(self.model.scores("validation"))
                 line["validation"] = {self.monitor: value}
                 if value > best:
                     best, best_trees = value, number
@@ -115,69 +107,56 @@ class TreeTrainer:
             self.folder.add_metrics(line | {"seconds": time.perf_counter() - started})
             if (estimate := pace.estimate(number)) is not None:
                 log.info("%s", estimate)
-            if validation is not None and patience is not None and number - best_trees >= patience:
+            if monitor is not None and patience is not None and number - best_trees >= patience:
                 log.info("no better %s for %d trees: stopping early", self.monitor, patience)
                 break
         bar.close()
         self.model.keep(best_trees)
-        if validation is not None:
+        if monitor is not None:
             log.info("best %s %.4f with %d trees, of %d", self.monitor, best, best_trees, number)
 
 
 class Monitor:
     """The mean of a measure over lists; a list without a relevant document counts as 0.
 
-    The value is that of ir-measures (scores compared as float32, ties in the order of the lists), computed on padded
-    tensors where the measure is one of ours and every relevant document is a candidate; elsewhere by ir-measures.
+    The value is that of ir-measures (scores compared as float32, ties in the order of the lists). It is computed on
+    padded tensors, a tenth of the time, if the measure is one of ours and all relevant documents are candidates.
     """
 
     def __init__(self, lists: Lists, measure: str) -> None:
-        self.lists, self.measure = lists, measure
-        self._evaluator: Evaluator | None = None
-        try:
+        self.lists, self._evaluator = lists, Evaluator(lists.qrels or {}, measure)
+        self._padded: list[PaddedLists] | None = None
+        with suppress(UserError):
             self._exact = parse(measure)
-            known = lists.judged_by_grades or lists.qrels is None or _all_are_candidates(lists)
-        except UserError:
-            known = False
-        if known:
-            self._padded = padded_lists(lists, np.arange(len(lists)))
-        elif lists.qrels is None:
-            raise UserError(f"{lists.store}: has no qrels to compute {measure} from")
-        else:
-            self._evaluator = Evaluator(lists.qrels, measure)
+            if lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists):
+                self._padded = padded_lists(lists, np.arange(len(lists)))
 
     def __call__(self, scores: Array) -> float:
-        """The mean for these scores, ``[T]``."""
-        if self._evaluator is not None:
-            return next(iter(self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()))
+        """Compute the mean for scores ``[T]``."""
+        if self._padded is None:
+            (mean,) = self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()
+            return mean
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32)).double()
         values = (self._exact.exact(flat[batch.rows], batch.labels, batch.mask) for batch in self._padded)
         return sum(float(value.sum()) for value in values) / max(1, len(self.lists))
 
 
 def _all_are_candidates(lists: Lists) -> bool:
-    """Whether the lists' labels hold all that their qrels judge relevant, and the qrels all of the lists."""
-    assert lists.qrels is not None
+    """Test whether labels and qrels have the same relevant documents of the same queries."""
+    qrels = lists.qrels or {}
     for query, labels in zip(lists.query_ids, np.split(lists.grades, lists.offsets[1:-1]), strict=False):
-        grades = [grade for grade in lists.qrels.get(query, {}).values() if grade > 0]
-        if query not in lists.qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
+        grades = [grade for grade in qrels.get(query, {}).values() if grade > 0]
+        if query not in qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
             return False
     return True
 
 
 def gain_of(monitor: str) -> Gain:
-    """What LambdaMART takes for a gain: that of the monitor, 2^y - 1 where it has none."""
+    """Return LambdaMART's gain: that of the monitor, or else 2^y - 1."""
     with suppress(UserError):
         if isinstance(measure := parse(monitor), nDCG):
             return measure.dcg
     return "exp-log2"
-
-
-def _monitor(train: Lists, measure: str) -> Monitor | None:
-    """The monitor on training lists; None where nothing is judged, or ir-measures is needed and there are no qrels."""
-    with suppress(UserError):
-        return Monitor(train, measure) if train.judged.any() else None
-    return None
 
 
 class Objective:
@@ -191,11 +170,8 @@ class Objective:
     metric has a diagonal of either sign, and some losses have a gradient that is no derivative, so it is not taken:
     :math:`h_i` is the mean of :math:`|g|` over all documents of these lists. A leaf is then the mean gradient of its
     documents (Friedman's gradient boosting) in units of the typical one: the learning rate means the same for every
-    loss and measure. Both are divided by that mean, which changes no leaf and gives :math:`h_i = 1`: what the
-    libraries ask of a leaf's Hessian, and add to it, counts documents. Documents of other lists have 0 and 0.
-
-    The mean by list, ``|g|`` itself and the curvature (Hutchinson's estimate) do not do better by more than chance on
-    MQ2008 and OHSUMED, for five losses; the curvature would also cost a second gradient per tree.
+    loss and measure. Both are divided by that mean, which changes no leaf and gives :math:`h_i = 1`: the libraries'
+    limits on a leaf's Hessian count documents. Documents of other lists have 0 and 0.
     """
 
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
@@ -213,7 +189,7 @@ class Objective:
         self.dead = 0
 
     def _over(self, number: int) -> int:
-        """What the sum of a term is divided by: for a mean, the lists from which this term can learn."""
+        """Return the divisor of a term's sum: for a mean, the lists from which this term can learn."""
         term, values = self.targets.terms[number], self.targets.flat[number]
         if term.loss.reduction == "sum":
             return 1
@@ -221,7 +197,7 @@ class Objective:
         return max(1, sum(int(some.sum()) for some in learnable))
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
-        """The derivative of the sum of the losses by every score, ``[T]`` float32, and the mean loss of a list."""
+        """Return the derivatives of the summed loss by the scores, ``[T]`` float32, and the mean loss of a list."""
         flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
         gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
         share = min(1.0, draw / self.trees)
@@ -243,7 +219,7 @@ class Objective:
         return gradient.numpy(), total / max(1, self.lists)
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
-        """Gradient and Hessian, ``[T]`` each; ``value`` is the mean loss then."""
+        """Return gradient and Hessian, ``[T]`` each; ``value`` becomes the mean loss."""
         gradient, self.value = self.gradient(scores, self.calls)
         self.calls += 1
         hessian = np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))

@@ -29,7 +29,7 @@ from rerank.models.scorer import Scorer
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.batches import Batches
 from rerank.training.forward import ScoringModule
-from rerank.training.launch import start_accelerator
+from rerank.training.launch import make_accelerator
 from rerank.training.targets import Targets
 from scripts.bench.common import head, parser_of, row
 
@@ -51,11 +51,11 @@ def trained(model: Scorer, lists: Lists, rate: float, micro: int, gradient: Any)
     for bias in model.score_biases():  # as in a training run
         bias.requires_grad_(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
-    accelerator = start_accelerator("fp32")
+    accelerator = make_accelerator("fp32")
     forward, optimizer = accelerator.prepare(ScoringModule(model), optimizer)
     budget = 512 if gradient == "cached" else model.budget
     step = GradientAccumulator(
-        accelerator, forward, model.inputs(lists), lists, LOSS, MemoryLimits(budget), micro, gradient
+        accelerator, forward, model.inputs(lists), Targets(lists, LOSS), MemoryLimits(budget), micro, gradient
     )
     model.train()
     first: torch.Tensor | None = None

@@ -57,7 +57,8 @@ from rerank.storage.arrow import Array
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.batches import ListSample
 from rerank.training.forward import ScoringModule
-from rerank.training.launch import start_accelerator
+from rerank.training.launch import make_accelerator
+from rerank.training.targets import Targets
 
 Texts = list[tuple[str, str]]
 Score = Callable[[Texts], Any]
@@ -159,9 +160,9 @@ def our_training(options: argparse.Namespace, lists: Lists, dropout: float) -> f
     precision, _ = resolve("auto", device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     limits = MemoryLimits(model.budget, 32_768)
-    accelerator = start_accelerator(precision)
+    accelerator = make_accelerator(precision)
     forward, inputs = accelerator.prepare(ScoringModule(model)), model.inputs(lists)
-    gradients = GradientAccumulator(accelerator, forward, inputs, lists, SmoothINDCG(), limits)
+    gradients = GradientAccumulator(accelerator, forward, inputs, Targets(lists, SmoothINDCG()), limits)
     ends: list[float] = []
     for i, (start, end) in enumerate(pairwise(lists.offsets)):
         gradients.accumulate([ListSample(i, np.arange(start, end), 0)], i)

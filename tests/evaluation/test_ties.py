@@ -94,7 +94,7 @@ def test_first_stage_has_one_value_everywhere(tmp_path: Path) -> None:
         scores = {q: dict(ranked) for q, ranked in judged.run("engine").items()}
         theirs = pytrec_eval.RelevanceEvaluator(judged.qrels, {"recip_rank"}).evaluate(scores)
         expected = np.mean([values["recip_rank"] for values in theirs.values()])
-        assert getattr(run.results, split).first_stage.mean["RR"] == pytest.approx(expected), split
+        assert getattr(run.results, split)["first_stage"].mean["RR"] == pytest.approx(expected), split
         for form in ("engine", judged.run()):
             table = rerank.evaluate(judged, {"first": form}, measures="RR")
             assert table.tables["first"].mean["RR"] == pytest.approx(expected)

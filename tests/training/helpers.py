@@ -24,8 +24,9 @@ from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.batches import Batches, ListSample
-from rerank.training.forward import ScoringModule
-from rerank.training.launch import start_accelerator
+from rerank.training.forward import UNLIMITED, ScoringModule
+from rerank.training.launch import make_accelerator
+from rerank.training.targets import Targets
 from tests.close import gradients_of
 from tests.forked import ranks
 
@@ -39,15 +40,15 @@ def accumulator_of(
     model: Scorer, lists: Lists, loss: Loss, limits: MemoryLimits, precision: Any = "fp32", **options: Any
 ) -> GradientAccumulator:
     """Build the accumulator of a training run over these lists."""
-    accelerator = start_accelerator(precision)
+    accelerator = make_accelerator(precision)
     forward = accelerator.prepare(ScoringModule(model))
-    return GradientAccumulator(accelerator, forward, model.inputs(lists), lists, loss, limits, **options)
+    return GradientAccumulator(accelerator, forward, model.inputs(lists), Targets(lists, loss), limits, **options)
 
 
 def gradients(model: Scorer, lists: Lists, loss: Loss, **options: Any) -> tuple[float, dict[str, torch.Tensor]]:
     """Compute the loss and the gradient of one batch of all lists, ``share`` of the run being over."""
     share = options.pop("share", 0.0)
-    limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", None))
+    limits = MemoryLimits(options.pop("token_budget", 8192), options.pop("full_tokens", UNLIMITED))
     model.zero_grad(set_to_none=True)
     model.train()
     accumulator = accumulator_of(model, lists, loss, limits, **options)

@@ -65,18 +65,17 @@ def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
 
 def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
     weight, test = text.results.first_stage_weight, text.results.test
-    assert test is not None and test.interpolated is not None and test.first_stage is not None
     assert weight is not None and 0 < weight < 1, "or the tests of this file show little"
     assert read_contract(best)["mix"] == {"columns": {"bm25": weight}, "text": 1 - weight}
     run = rerank.rerank_lists(str(best), held_out)
     assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
     assert held_out.qrels is not None
-    assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == test.interpolated.mean["nDCG"]
+    assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == test["interpolated"].mean["nDCG"]
     alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
-    assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == test.model.mean["nDCG"]
+    assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == test["model"].mean["nDCG"]
     assert ids(alone) != ids(run)
-    expected = test.interpolated.mean["nDCG"] - test.first_stage.mean["nDCG"]
-    assert test.interpolated.difference == pytest.approx(expected, abs=1e-12)
+    expected = test["interpolated"].mean["nDCG"] - test["first_stage"].mean["nDCG"]
+    assert test["interpolated"].difference == pytest.approx(expected, abs=1e-12)
     assert f"{1 - weight:g} model + {weight:g} bm25" in str(text)
     assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
 
@@ -147,6 +146,5 @@ def test_the_mix_is_no_worse_than_the_model_where_the_first_stage_lacks_document
     model = MLP(hidden=[], columns=["m"])
     found = rerank.train(model, lists(100 + seed, "t"), rerank.ListNet(), output=tmp_path / "run", **options)
     validation = found.results.validation
-    assert validation is not None
-    mixed = validation.interpolated or validation.model  # a weight of 0 is the model alone
-    assert mixed.mean["nDCG@10"] >= validation.model.mean["nDCG@10"]
+    mixed = validation.get("interpolated") or validation["model"]  # a weight of 0 is the model alone
+    assert mixed.mean["nDCG@10"] >= validation["model"].mean["nDCG@10"]

@@ -13,7 +13,7 @@ from rerank import Decoder, Lists, LoRA
 from rerank.kernels.memory import kept
 from rerank.models.load import load_model
 from rerank.training.forward import ChunkedForward, ScoringModule, backpropagate
-from rerank.training.launch import start_accelerator
+from rerank.training.launch import make_accelerator
 from tests.builders import PROMPT, make_decoder, make_lists, train
 from tests.close import gradients_of
 from tests.training.helpers import assert_same, metrics, stopping_at
@@ -71,10 +71,8 @@ def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_
     for mode in ("full", "cached"):
         for count in (10, 40):
             model.zero_grad(set_to_none=True)
-            accelerator = start_accelerator("fp32")
-            pairs = ChunkedForward(
-                accelerator, ScoringModule(model), model, inputs, np.arange(count), np.zeros(1, int), 256
-            )
+            accelerator = make_accelerator("fp32")
+            pairs = ChunkedForward(accelerator, ScoringModule(model), inputs, np.arange(count), np.zeros(1, int), 256)
             with kept(model) as graphs:
                 backpropagate(mode, pairs, lambda s: (s * torch.arange(len(s)).cos()).sum() + s.logsumexp(0), last=True)
             peaks[mode, count] = graphs.peak

@@ -15,9 +15,9 @@ from rerank.lists.data import ListsData
 from rerank.losses import ListNet, SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
-from rerank.storage.fingerprint import first_difference
+from rerank.storage.fingerprint import fingerprint, first_difference
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.fingerprint import fingerprint, resolve
+from rerank.training.fingerprint import resolve
 from tests.builders import make_lists, make_model
 
 
@@ -28,7 +28,7 @@ def config(tmp_path: Path) -> TrainConfig:
 
 
 def of(config: TrainConfig) -> str:
-    return fingerprint(config, config.data.splits(config.seed))
+    return fingerprint(resolve(config, config.data.splits(config.seed)))
 
 
 def test_fingerprint_counts_settings_but_not_logging_and_places(config: TrainConfig, tmp_path: Path) -> None:

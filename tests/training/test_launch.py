@@ -20,7 +20,8 @@ from rerank.scoring.together import group, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.config import TrainConfig
-from rerank.training.launch import agree, chosen_precision, micro_batch_size, start_accelerator
+from rerank.training.forward import UNLIMITED
+from rerank.training.launch import agree, chosen_precision, make_accelerator, micro_batch_size
 from tests.builders import write_features
 from tests.conftest import ROOT
 from tests.forked import fork, ranks
@@ -97,21 +98,21 @@ def test_accumulation_steps_raise_when_settings_differ(
 
 def test_unknown_trackers_raise(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^accelerate: Unsupported logging capability: nonsense"):
-        start_accelerator("fp32", tmp_path, ["nonsense"])
+        make_accelerator("fp32", tmp_path, ["nonsense"])
 
 
 @pytest.mark.parametrize(
     ("limits", "least"),
     [
-        ((MemoryLimits(4096, 900), MemoryLimits(2048, None)), (2048, 900)),
-        ((MemoryLimits(1024, None), MemoryLimits(2048, None)), (1024, None)),
+        ((MemoryLimits(4096, 900), MemoryLimits(2048)), (2048, 900)),
+        ((MemoryLimits(1024), MemoryLimits(2048)), (1024, UNLIMITED)),
     ],
 )
 def test_processes_keep_to_the_least_of_their_limits(
-    limits: tuple[MemoryLimits, MemoryLimits], least: tuple[int, int | None], tmp_path: Path
+    limits: tuple[MemoryLimits, MemoryLimits], least: tuple[int, int], tmp_path: Path
 ) -> None:
-    def agreed(process: int) -> tuple[int, int | None]:
-        agree(limits[process], torch.device("cpu"))
+    def agreed(process: int) -> tuple[int, int]:
+        agree(limits[process], make_accelerator("fp32"))
         return limits[process].token_budget, limits[process].full_tokens
 
     assert by_two(tmp_path, agreed) == [least, least]

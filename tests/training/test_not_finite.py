@@ -25,13 +25,13 @@ from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
-from rerank.training.launch import start_accelerator
+from rerank.training.launch import make_accelerator
 from rerank.training.targets import Targets
 from rerank.training.trees import Objective
 from tests.builders import train, write_features
 from tests.training.helpers import accumulator_of, by_two, whole_batch
 
-REFUSED = r"is not finite at step 3, queries \S+, .*scores from .* to .*; lower optimization\.encoder_lr and head_lr"
+REFUSED = r"a score, or the loss, is not finite at step 3, queries \S+, .*; lower optimization\.encoder_lr and head_lr"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> Callable[[], A
 @pytest.mark.parametrize("name", sorted({*losses.load_all()} - {"DirectMetric"}))
 def test_every_loss_refuses_scores_that_are_not_finite(name: str, lists: Lists) -> None:
     """Some have a finite value for such scores."""
-    with pytest.raises(UserError, match="a score " + REFUSED):
+    with pytest.raises(UserError, match=REFUSED):
         step(ruined(lists), lists, losses.load_all()[name]())()
 
 
@@ -100,7 +100,7 @@ def test_rates_far_too_high_leave_no_model(loss: str, batch: int, share: float, 
 
 def saved(model: torch.nn.Module, folder: Path, step: int = 3) -> Accelerator:
     """Write a checkpoint, and give an accelerator that is ready to load it."""
-    accelerator = start_accelerator("fp32")
+    accelerator = make_accelerator("fp32")
     register_state(accelerator, model, State(step=step))
     save_checkpoint(accelerator, folder, step)
     return accelerator
@@ -114,11 +114,10 @@ def test_checkpoint_whose_weights_are_not_finite_is_refused(lists: Lists, tmp_pa
 
 def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
     saved(torch.nn.Linear(2, 1), tmp_path)
-    for other in (torch.nn.Linear(3, 1), torch.nn.Sequential(torch.nn.Linear(2, 1))):
-        accelerator = start_accelerator("fp32")
-        register_state(accelerator, other, State())
-        with pytest.raises(UserError, match="another version"):
-            load_checkpoint(accelerator, tmp_path)
+    accelerator = make_accelerator("fp32")
+    register_state(accelerator, torch.nn.Sequential(torch.nn.Linear(2, 1)), State())
+    with pytest.raises(UserError, match="another version"):
+        load_checkpoint(accelerator, tmp_path)
 
 
 def test_scores_that_are_not_finite_make_no_run(lists: Lists) -> None:

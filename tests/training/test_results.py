@@ -18,11 +18,13 @@ from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.runs import read_run
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training
-from rerank.training.results import Measured, Results, SplitResults
+from rerank.training.results import Measured, Results
 from tests.builders import make_lists
 
 
-def test_the_last_line_of_reranking(tmp_path: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rerank_logs_the_difference_from_the_first_stage(
+    tmp_path: Path, tiny_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lists, output = make_lists(tmp_path), tmp_path / "run.trec"
     CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "best")
     words = ["rerank", f"--model={tmp_path / 'best'}", f"--lists={lists.store.folder}", f"--output={output}"]
@@ -34,7 +36,7 @@ def test_the_last_line_of_reranking(tmp_path: Path, tiny_model: Path, caplog: py
     assert any(line in message for message in caplog.messages)
 
 
-def test_results_of_trees_are_logged_next_to_the_first_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_trees_log_their_results_next_to_the_first_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("lightgbm")
     lists = make_lists(tmp_path)
     lists.store.add_column("dense", np.random.default_rng(0).normal(size=lists.size).astype(np.float32))
@@ -51,29 +53,27 @@ def test_results_of_trees_are_logged_next_to_the_first_stage(tmp_path: Path, cap
     found = Results.load(tmp_path / "run" / "results.json")
     assert caplog.messages[-len(str(found).splitlines()) :] == str(found).splitlines()
     for split, name in ((found.validation, "validation"), (found.test, "test")):
-        assert split is not None and split.first_stage is not None and split.start is None
-        assert split.first_stage.mean == pytest.approx(first_stage[name])
-        expected = split.model.mean["nDCG@10"] - split.first_stage.mean["nDCG@10"]
-        assert split.model.difference == pytest.approx(expected)
+        assert "start" not in split and split["first_stage"].mean == pytest.approx(first_stage[name])
+        expected = split["model"].mean["nDCG@10"] - split["first_stage"].mean["nDCG@10"]
+        assert split["model"].difference == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("interval", "texts", "hint"),
     [((-0.2, -0.1), True, True), ((-0.2, 0.1), True, False), (None, True, False), ((-0.2, -0.1), False, False)],
 )
-def test_a_model_of_texts_that_is_worse_comes_with_something_else_to_try(
+def test_training_suggests_fusion_when_a_text_model_is_worse(
     interval: tuple[float, float] | None, texts: bool, hint: bool, tiny_model: Path
 ) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24) if texts else MLP(columns=["bm25"])
-    test = SplitResults(30, Measured({"nDCG@10": 0.5}, -0.15, interval))
+    test = {"model": Measured({"nDCG@10": 0.5}, 30, -0.15, interval)}
     results = Results("nDCG@10", 1, test=test, first_stage="bm25")
     found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "", results)
     assert ("`rerank auto … --epochs 0` tries fusion, untrained" in str(found)) == hint
 
 
 def test_results_round_trip(tmp_path: Path) -> None:
-    model = Measured({"AP": 0.5, "RR": 1.0}, 0.25, (0.125, 0.375))
-    split = SplitResults(9, model, start=Measured({"AP": 0.25}), first_stage=Measured({"AP": 0.25}), interpolated=model)
-    for results in (Results("AP", 2, split, None, "bm25", 0.3), Results("AP", 0)):
+    model, first = Measured({"AP": 0.5, "RR": 1.0}, 9, 0.25, [0.125, 0.375]), Measured({"AP": 0.25}, 9)
+    for results in (Results("AP", 2, {"model": model, "first_stage": first}, {}, "bm25", 0.3), Results("AP", 0)):
         results.save(tmp_path / "results.json")
         assert Results.load(tmp_path / "results.json") == results

@@ -20,7 +20,6 @@ from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import fit
-from rerank.training.run_folder import difference
 from tests.builders import contents, make_lists, write_features, write_folds
 from tests.forked import Command
 from tests.training.helpers import metrics
@@ -85,18 +84,12 @@ def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_pa
     file = tmp_path / "made" / "Fold1" / "vali.txt"
     whole = file.read_text()
     file.write_text(("1" if whole[0] == "0" else "0") + whole[1:])
-    with pytest.raises(UserError, match="data: labels of the validation lists changed"):
+    with pytest.raises(UserError, match=r"data\.validation\.labels changed"):
         fit(config, tmp_path / "run")
     file.write_text(whole)
     write_features(tmp_path / "made" / "Fold1" / "test.txt", seed=9)
-    with pytest.raises(UserError, match="of the test lists changed"):
+    with pytest.raises(UserError, match=r"data\.test\.\w+ changed"):
         fit(config, tmp_path / "run")
-
-
-def test_differences_are_said_aloud() -> None:
-    assert difference("data.validation", None, {}) == "data: the validation lists changed"
-    assert difference("model.name", "a", "b") == "model.name: the files of the initial model changed"
-    assert difference("model.source", "a", "b") == "model: the code of its class changed"
 
 
 @pytest.mark.parametrize("kind", ["network", "trees"])
@@ -129,14 +122,8 @@ def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Pa
     (tmp_path / "thesis" / "chapter.tex").touch()
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "config.yaml").write_text("output: old\n")
-    (tmp_path / "file").touch()
-    messages = {
-        "thesis": "exists and is not a run folder",
-        "old": "exists and is not a run folder",
-        "file": "is a file",
-    }
-    for name, message in messages.items():
-        with pytest.raises(UserError, match=message):
+    for name in ("thesis", "old"):
+        with pytest.raises(UserError, match="exists and is not a run folder"):
             fit(config, tmp_path / name)
 
 

@@ -23,6 +23,7 @@ from rerank.relaxations import SmoothI
 from rerank.training import launch, trainer
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.forward import ScoringModule
+from rerank.training.targets import Targets
 from tests.builders import random_run, train, write_collection, write_features
 from tests.close import gradients_of
 from tests.training.helpers import assert_equal, assert_near, by_two, gradients, stopping_at, whole_batch
@@ -51,13 +52,13 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
 
 
 def gradients_of_two(model: CrossEncoder, lists: Lists, gradient: Any, shards: bool) -> Any:
-    accelerator = launch.start_accelerator("fp32")
+    accelerator = launch.make_accelerator("fp32")
     optimizer = torch.optim.AdamW(model.parameters())
     forward, _ = (sharded(accelerator) if shards else accelerator).prepare(ScoringModule(model), optimizer)
     assert isinstance(forward, FSDPModule) == shards
     model.train()
     inputs, limits = model.inputs(lists), MemoryLimits(300)
-    step = GradientAccumulator(accelerator, forward, inputs, lists, LOSS, limits, 1, gradient)
+    step = GradientAccumulator(accelerator, forward, inputs, Targets(lists, LOSS), limits, 1, gradient)
     value = step.accumulate(whole_batch(lists), 1).loss
     found = gradients_of(model)
     return value, {name: part.full_tensor() if isinstance(part, DTensor) else part for name, part in found.items()}
@@ -100,9 +101,8 @@ def test_a_sharded_run_resumes_and_ends_as_one_process(
     def shards(process: int) -> int:
         make = trainer.make_accelerator
 
-        def made(*arguments: Any) -> tuple[Accelerator, str]:
-            accelerator, why = make(*arguments)
-            return sharded(accelerator), why
+        def made(*arguments: Any) -> Accelerator:
+            return sharded(make(*arguments))
 
         trainer.make_accelerator = made
         again = [*words, f"--output={tmp_path / 'two'}"]

@@ -40,7 +40,7 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
         assert lists is not None and lists.qrels is not None
         expected = evaluate(lists.run(model.predict(lists)), lists.qrels, "nDCG@5 AP").mean
         found = getattr(training.results, name)
-        assert found.start.mean == pytest.approx(expected, abs=1e-12)
+        assert found["start"].mean == pytest.approx(expected, abs=1e-12)
         shown = training.to_dataframe().set_index(["split", "ranking"])
         assert shown.loc[(name, "start"), "AP"] == pytest.approx(expected["AP"], abs=1e-12)
     assert training.results.best_epoch > 0
@@ -49,8 +49,7 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
 
 def test_a_monitor_that_is_always_0_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--monitor=RR(rel=9)")
-    assert training.results.validation is not None
-    assert training.results.validation.model.mean["RR(rel=9)"] == 0
+    assert training.results.validation["model"].mean["RR(rel=9)"] == 0
     assert "validation RR(rel=9) is 0 at its best, so it chose no model" in caplog.text
 
 
@@ -67,14 +66,13 @@ def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
     assert lists is not None
     epochs = training.history["validation/nDCG@5"].dropna()
     validation = training.results.validation
-    assert validation is not None and validation.start is not None
-    start = validation.start.mean["nDCG@5"]
+    start = validation["start"].mean["nDCG@5"]
     assert len(epochs) == 5 and (epochs < start).all(), "or the test shows nothing"
-    assert validation.model.mean["nDCG@5"] == start and training.results.best_epoch == 0
+    assert validation["model"].mean["nDCG@5"] == start and training.results.best_epoch == 0
     assert (training.model.predict(lists) == untouched(splits, 3).predict(lists)).all()
 
 
 def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--data.join_validation=true")
     test = training.results.test
-    assert training.results.validation is None and test is not None and test.start is None
+    assert not training.results.validation and "start" not in test

@@ -20,7 +20,7 @@ import torch
 from rerank import stops
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
-from rerank.training.launch import start_accelerator
+from rerank.training.launch import make_accelerator
 from rerank.training.results import Measured
 from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model, train
@@ -128,8 +128,8 @@ def test_a_second_signal_from_python_leaves_the_last_checkpoint(
 
 
 def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> None:
-    accelerator, network = start_accelerator("fp32"), torch.nn.Linear(2, 1)
-    saved = State(*range(1, 11), limits=MemoryLimits(11, 12), start={"test": Measured({"AP": 0.5}, 0.1, (0.0, 0.2))})
+    accelerator, network = make_accelerator("fp32"), torch.nn.Linear(2, 1)
+    saved = State(*range(1, 11), limits=MemoryLimits(11, 12), start={"test": Measured({"AP": 0.5}, 9, 0.1, (0.0, 0.2))})
     assert all(value != default for value, default in zip(astuple(saved), astuple(State()), strict=True))
     state = replace(saved)
     register_state(accelerator, network, state)
@@ -142,7 +142,7 @@ def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> Non
 def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
     """What is stopped while it measures the test lists has written the last step's already."""
     network, state = torch.nn.Linear(2, 1), State(step=3)
-    accelerator = start_accelerator("fp32")
+    accelerator = make_accelerator("fp32")
     register_state(accelerator, network, state)
     for best in (0.5, 0.75):
         state.best = best
@@ -160,7 +160,7 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
     wait_until((tmp_path / "run" / "environment.json").exists)
     log = tmp_path / "run" / "log.txt"
-    wait_until(lambda: log.exists() and "gradient mode" in log.read_text())
+    wait_until(lambda: log.exists() and "lists per step" in log.read_text())
     command.send_signal(signal.SIGINT)
     command.send_signal(signal.SIGINT)
     time.sleep(1.2)

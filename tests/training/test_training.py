@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ from rerank.storage.files import read_json
 from rerank.training.configuration import classes_first
 from tests.builders import make_lists, train
 from tests.conftest import ROOT
-from tests.training.helpers import assert_same, metrics, weights
+from tests.training.helpers import metrics
 
 SCRIPT = str(ROOT / "scripts" / "train.py")
 
@@ -63,7 +62,9 @@ def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Pat
     train([*options, f"--output={tmp_path / 'run'}", "--data.validation_share=0", "--epochs=25", "--token_budget=999"])
     losses = [line["loss"] for line in metrics(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-8:]) < 0.7 * np.mean(losses[:4])
-    assert "GB of memory" in (tmp_path / "run" / "log.txt").read_text(), "what fits is measured, whatever the budget"
+    assert "memory for graphs: " in (tmp_path / "run" / "log.txt").read_text(), (
+        "what fits is measured, whatever the budget"
+    )
 
 
 def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -> None:
@@ -71,21 +72,6 @@ def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -
     command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", SCRIPT]
     subprocess.run([*command, *options, f"--output={run}", "--epochs=1"], check=True, timeout=300)
     assert (run / "results.json").is_file()
-
-
-def test_a_damaged_checkpoint_is_named(options: list[str], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train([*options, f"--output={run}"])
-    whole = weights(run)
-    (run / "results.json").unlink()
-    newest = sorted((run / "checkpoints").glob("step-*"))[-1]
-    data = (newest / "model.safetensors").read_bytes()
-    (newest / "model.safetensors").write_bytes(data[: len(data) // 2])
-    with pytest.raises(UserError, match=f"{newest.name}.*remove this folder to resume from step-"):
-        train([*options, f"--output={run}"])
-    shutil.rmtree(newest)
-    train([*options, f"--output={run}"])
-    assert_same(weights(run), whole)
 
 
 def test_early_stopping_keeps_the_best(options: list[str], tmp_path: Path) -> None:

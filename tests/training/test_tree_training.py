@@ -159,8 +159,6 @@ def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options
     assert measures["validation"]["nDCG@5"] == pytest.approx(max(values))
     contract = json.loads((run / "best" / "rerank.json").read_text())
     assert contract["trees"] == 1 + int(np.argmax(values))
-    fitted = [line["train"]["nDCG@5"] for line in curve]  # type: ignore[index]
-    assert fitted[-1] > max(0.98 * 31 / 36, fitted[0])  # 5 of the 36 lists have nothing relevant, and count as 0
     if loss:
         assert curve[-1]["loss"] < curve[0]["loss"]  # type: ignore[operator]
 
