@@ -8,13 +8,9 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.judgments import read_qrels_file
-from rerank.collections.lines import is_json, json_documents, tab_documents
-from rerank.collections.queries import read_queries_file
+from rerank.collections.lines import read_documents, read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, open_binary, warn_once
-
-QUERIES = r"(queries|topics)(\.[\w-]+)*"
-QRELS = r"qrels(\.[\w-]+)*"
 
 
 class FilesFolder:
@@ -25,41 +21,25 @@ class FilesFolder:
     and other fields that ``fields`` may choose.
     """
 
-    prefix = "files"
-    pattern = r"docs\.(tsv|jsonl)"
-    expected = "docs.tsv or docs.jsonl"
-
     def __init__(self, path: str, fields: Sequence[str] | None = None):
-        self.name = f"{self.prefix}:{path}"
-        self.folder = Path(path).expanduser()
-        self.fields = fields
+        self._open(f"files:{path}", path, fields, r"docs\.(tsv|jsonl)", "docs.tsv or docs.jsonl")
+
+    def _open(self, name: str, folder: str, fields: Sequence[str] | None, pattern: str, expected: str) -> None:
+        self.name, self.folder, self.fields = name, Path(folder).expanduser(), fields
         if not self.folder.is_dir():
             raise NotFoundError(f"{self.folder}: no such folder")
-        self.path = self.find(self.pattern, self.expected)
-
-    def find(self, pattern: str, expected: str, folder: Path | None = None) -> Path:
-        """Find the one file of such a name in the folder."""
-        found = self._matching(pattern, folder)
-        if not found:
-            raise UserError(f"{self.folder}: no {expected} in this folder (plain or compressed)")
-        if len(found) > 1:
-            raise UserError(f"{self.folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
-        return found[0]
-
-    def _matching(self, pattern: str, folder: Path | None = None) -> list[Path]:
-        name = re.compile(rf"({pattern})({'|'.join(map(re.escape, COMPRESSED))})?")
-        paths = sorted((folder or self.folder).iterdir())
-        return [path for path in paths if path.is_file() and name.fullmatch(path.name)]
+        self.path = _only_file(self.folder, pattern, expected)
 
     def documents(self) -> Iterator[Document]:
-        read = json_documents if is_json(self.path) else tab_documents
-        return read(self.path, self.fields)
+        return read_documents(self.path, self.fields)
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        return read_queries_file(self.find(QUERIES, "queries.tsv, queries.jsonl or topics.txt"), fields)
+        expected = "queries.tsv, queries.jsonl or topics.txt"
+        return read_queries_file(_only_file(self.folder, r"(queries|topics)(\.[\w-]+)*", expected), fields)
 
     def qrels(self) -> Qrels | None:
-        return read_qrels_file(self.find(QRELS, "qrels")) if self._matching(QRELS) else None
+        pattern = r"qrels(\.[\w-]+)*"
+        return read_qrels_file(_only_file(self.folder, pattern, "qrels")) if _files(self.folder, pattern) else None
 
     def document_count(self) -> int | None:
         if self.path.suffix in COMPRESSED:  # counting costs as much as reading
@@ -78,26 +58,16 @@ class BeirFolder(FilesFolder):
     judgments.
     """
 
-    prefix = "beir"
-    pattern = r"corpus\.jsonl"
-    expected = "corpus.jsonl"
-
     def __init__(self, path: str, fields: Sequence[str] | None = None):
         whole = Path(path).expanduser().is_dir()
-        super().__init__(path if whole else str(Path(path).parent), fields)
-        self.name = f"{self.prefix}:{path}"
+        self._open(f"beir:{path}", path if whole else str(Path(path).parent), fields, r"corpus\.jsonl", "corpus.jsonl")
         self.split = None
+        files = _files(self.folder / "qrels", r".+\.tsv")
+        self.splits = list(dict.fromkeys(file.name.rpartition(".tsv")[0] for file in files))
         if not whole:
-            qrels, split = self.folder / "qrels", Path(path).name
-            if not qrels.is_dir():
-                raise UserError(f"beir:{path}: neither a folder nor DIR/SPLIT of a folder with qrels/SPLIT.tsv")
-            splits = self._splits()
-            hint = f"qrels/{split}.tsv{nearest(split, splits)}; splits: {', '.join(splits) or 'none'}"
-            self.split = self.find(rf"{re.escape(split)}\.tsv", hint, qrels)
-
-    def _splits(self) -> list[str]:
-        there = self._matching(r".+\.tsv", self.folder / "qrels")  # not test.tsv.bak, nor test.tsv~
-        return [*dict.fromkeys(file.name.rpartition(".tsv")[0] for file in there)]
+            split = Path(path).name
+            hint = f"qrels/{split}.tsv{nearest(split, self.splits)}; splits: {', '.join(self.splits) or 'none'}"
+            self.split = _only_file(self.folder / "qrels", rf"{re.escape(split)}\.tsv", hint)
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         qrels, empty = self.qrels(), True
@@ -109,8 +79,23 @@ class BeirFolder(FilesFolder):
             raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id, score")
 
     def qrels(self) -> Qrels | None:
-        if self.split:
-            return read_qrels_file(self.split)
-        if (self.folder / "qrels").is_dir() and (splits := self._splits()):
-            warn_once(f"{self.name}: has no judgments without a split, such as {self.name.rstrip('/')}/{splits[0]}")
-        return None
+        if self.split is None and self.splits:
+            such = f"{self.name.rstrip('/')}/{self.splits[0]}"
+            warn_once(f"{self.name}: has no judgments without a split, such as {such}")
+        return None if self.split is None else read_qrels_file(self.split)
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of such a name in a folder, compressed or not."""
+    name = re.compile(rf"({pattern})({'|'.join(map(re.escape, COMPRESSED))})?")
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    return [path for path in paths if path.is_file() and name.fullmatch(path.name)]
+
+
+def _only_file(folder: Path, pattern: str, expected: str) -> Path:
+    found = _files(folder, pattern)
+    if not found:
+        raise UserError(f"{folder}: no {expected} in this folder (plain or compressed)")
+    if len(found) > 1:
+        raise UserError(f"{folder}: both {found[0].name} and {found[1].name}; keep the one that is meant")
+    return found[0]

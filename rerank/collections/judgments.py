@@ -60,7 +60,7 @@ def _rows(path: Path) -> Iterator[tuple[str, str, str, str]]:
         width = width or 4
         if len(columns) != width:
             right = f"a query id, {'' if width == 3 else '0, '}a document id and a grade"
-            headed = ", or BEIR's header, " + " ".join(BEIR_HEADER) if len(columns) == 3 else ""
+            headed = f", or BEIR's header, {' '.join(BEIR_HEADER)}" if len(columns) == 3 else ""
             raise UserError(f"{path}:{number}: {len(columns)} columns; expected {right}{headed}")
         yield f"{path}:{number}", columns[0], columns[-2], columns[-1]
 
@@ -70,12 +70,10 @@ def qrels_of(given: Any, columns: Mapping[str, str] | None, name: str) -> Qrels:
     if type(given).__module__.startswith("ranx"):
         given = given.to_dict()
     if isinstance(given, Mapping):
-        for query, judged in given.items():
-            if not isinstance(judged, Mapping):
-                raise UserError(
-                    f"{name}: query {query!r}: expected a dictionary from document ids to grades, not a "
-                    f"{type(judged).__name__} (judgments are given before runs)"
-                )
+        if odd := next((query for query, judged in given.items() if not isinstance(judged, Mapping)), None):
+            kind = type(given[odd]).__name__
+            expected = "expected a dictionary from document ids to grades"
+            raise UserError(f"{name}: query {odd!r}: {expected}, not a {kind} (judgments are given before runs)")
         qrels = _collect(
             (f"{name}: query {query!r}, document {document!r}", query, document, grade)
             for query, judged in given.items()
@@ -84,14 +82,11 @@ def qrels_of(given: Any, columns: Mapping[str, str] | None, name: str) -> Qrels:
         return {checked_id(query, name): {} for query in given} | qrels
     if isinstance(given, Path) or hasattr(given, "to_pandas") or hasattr(given, "itertuples"):
         rows: Iterable[Any] = zip(*named_columns(given, FIELDS, columns, name).values(), strict=True)
-    elif isinstance(given, Iterable):
+    else:
         try:
             rows = [(one.query_id, one.doc_id, one.relevance) for one in given]
-        except AttributeError as error:
-            raise UserError(f"{name}: {error}; expected objects with query_id, doc_id and relevance") from error
-    else:
-        kind = type(given).__name__
-        raise UserError(f"{name}: {kind} holds no judgments; give a dictionary, a data frame or a file")
+        except (AttributeError, TypeError) as error:
+            raise UserError(f"{name}: {error}; give a dictionary, a data frame or a file") from error
     return _collect((f"{name}: judgment {number}", *row) for number, row in enumerate(rows, 1))
 
 

@@ -50,17 +50,15 @@ def start_jvm() -> None:
         import jnius_config
 
         if not jnius_config.vm_running:  # else the user started pyserini before
-            _start()
+            jnius_config.set_classpath(str(anserini_jar()))
+            # -Xrs leaves Ctrl-C and SIGTERM to Python.
+            jnius_config.set_options("-Xrs", "--enable-native-access=ALL-UNNAMED")
+            _start(java_home())
         _process = os.getpid()
 
 
-def _start() -> None:
-    import jnius_config
-
-    home, own = java_home(), os.environ.get("JAVA_HOME")
-    jnius_config.set_classpath(str(anserini_jar()))
-    # -Xrs leaves Ctrl-C and SIGTERM to Python.
-    jnius_config.set_options("-Xrs", "--enable-native-access=ALL-UNNAMED")
+def _start(home: Path) -> None:
+    own = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(home)
     try:
         from jnius import autoclass

@@ -1,13 +1,14 @@
-"""Lines of JSON and tab-separated files, with the place of each for messages."""
+"""Documents and queries in JSON lines, tab-separated files and TREC topics."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
-from rerank.collections.base import Document, checked_id, joined
-from rerank.errors import UserError, nearest
+from rerank.collections.base import Document, Query, checked_id, joined
+from rerank.collections.tagged import topics
+from rerank.errors import UserError
 from rerank.storage.files import read_lines
 
 ID_KEYS = ("_id", "id", "doc_id", "docid", "docno", "corpus-id", "pid", "query_id", "qid", "query-id", "q_id")
@@ -31,7 +32,7 @@ def json_object(line: str, where: str, expected: str) -> dict[str, object]:
     return record
 
 
-def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
+def _json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
     """Yield each line's place, id and object."""
     for number, line in read_lines(path):
         where = f"{path}:{number}"
@@ -42,7 +43,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, str, dict[str, object]]]:
         yield where, checked_id(record[key], where), record
 
 
-def read_tab_lines(path: Path) -> Iterator[tuple[str, str, str]]:
+def _tab_lines(path: Path) -> Iterator[tuple[str, str, str]]:
     """Yield each line's place, id and text."""
     for number, line in read_lines(path):
         where = f"{path}:{number}"
@@ -54,10 +55,9 @@ def read_tab_lines(path: Path) -> Iterator[tuple[str, str, str]]:
         yield where, checked_id(columns[0], where), joined(columns[1:])
 
 
-def field_text(value: object, where: str, field: str) -> str:
-    """Return a field's value as text: a string, a number, or a list of these, one a line."""
+def _field_text(value: object, where: str, field: str) -> str:
     if isinstance(value, list):
-        return joined(field_text(part, where, field) for part in value)
+        return joined(_field_text(part, where, field) for part in value)
     if value is None or isinstance(value, str | int | float):
         return "" if value is None else str(value)
     raise UserError(f"{where}: {field!r} is {type(value).__name__}; expected a string")
@@ -70,43 +70,62 @@ def json_text(record: Mapping[str, object], fields: Sequence[str] | None, where:
         if body is None:
             raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text', or choose fields")
         fields = ("title", body)
-    return joined(field_text(record.get(key), where, key) for key in fields)
+    return joined(_field_text(record.get(key), where, key) for key in fields)
 
 
-class ChosenFields:
-    """The fields that make a document's text, and the fields that documents have."""
-
-    def __init__(self, fields: Sequence[str] | None):
-        self.fields = fields
-        self._seen: set[str] = set()
-
-    def note(self, keys: Iterable[str]) -> None:
-        """Remember the fields of a document."""
-        if self.fields and not self._seen.issuperset(self.fields):
-            self._seen.update(keys)
-
-    def check(self, source: str) -> None:
-        """Refuse a chosen field that no document had, once all have been read."""
-        for name in self.fields or ():
-            if name not in self._seen:
-                known = ", ".join(sorted(self._seen)) or "none"
-                raise UserError(
-                    f"{source}: no document has a field {name!r}{nearest(name, self._seen)}; fields: {known}"
-                )
+def check_found(lacking: Set[str], source: str | Path) -> None:
+    """Raise a UserError if some chosen fields are in no document."""
+    if lacking:
+        raise UserError(f"{source}: no document has a field {min(lacking)!r}; choose other fields")
 
 
-def json_documents(path: Path, fields: Sequence[str] | None) -> Iterator[Document]:
-    """Yield the document of each line of a JSON-lines file."""
-    chosen = ChosenFields(fields)
-    for where, id, record in read_json_lines(path):
-        chosen.note(record)
-        yield Document(id, json_text(record, fields, where))
-    chosen.check(str(path))
+def read_documents(path: Path, fields: Sequence[str] | None) -> Iterator[Document]:
+    """Yield the document of each line of a JSON-lines file, or of a tab-separated one (id, text)."""
+    lacking = set(fields or ())
+    if is_json(path):
+        for where, id, record in _json_lines(path):
+            lacking -= record.keys()
+            yield Document(id, json_text(record, fields, where))
+    else:
+        lacking.discard("text")
+        for _, id, text in _tab_lines(path):
+            yield Document(id, text)
+    check_found(lacking, path)
 
 
-def tab_documents(path: Path, fields: Sequence[str] | None) -> Iterator[Document]:
-    """Yield the document of each line of a tab-separated file (id, text)."""
-    if fields is not None and list(fields) != ["text"]:
-        raise UserError(f"{path}: a TSV has one field, 'text', not {', '.join(fields)}; for more, use JSONL")
-    for _, id, text in read_tab_lines(path):
-        yield Document(id, text)
+def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterator[Query]:
+    """Yield the queries of a file in its order.
+
+    A file named ``.jsonl`` has an ``_id`` (or ``id``) and a ``text`` (or ``query``) a line; one that begins with ``<``
+    has TREC topics, of which number and title are taken; any other has an id, a tab and a text a line. ``fields`` are
+    the keys or tags that make the text in their place.
+    """
+    if is_json(path):
+        records = _json_queries(path, fields)
+    elif next(read_lines(path), (0, ""))[1].lstrip().startswith("<"):
+        records = topics(path, fields)
+    elif fields is not None:
+        raise UserError(f"{path}: queries have one text and no fields to choose from; topics and JSON lines have")
+    else:
+        records = _tab_lines(path)
+    return _unique(records, path)
+
+
+def _unique(records: Iterator[tuple[str, str, str]], path: Path) -> Iterator[Query]:
+    first: dict[str, str] = {}
+    for where, id, text in records:
+        if id in first:
+            raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
+        first[id] = where
+        yield Query(id, text)
+    if not first:  # topics in other tags are no topics
+        raise UserError(f"{path}: no queries in this file; expected ids, tabs and texts, JSON lines, or TREC topics")
+
+
+def _json_queries(path: Path, fields: Sequence[str] | None) -> Iterator[tuple[str, str, str]]:
+    for where, id, record in _json_lines(path):
+        chosen = fields or [next((key for key in ("text", "query") if key in record), "text")]
+        for key in chosen:
+            if key not in record:
+                raise UserError(f"{where}: no {key} among the keys {', '.join(record)}; expected {key!r}")
+        yield where, id, joined(_field_text(record[key], where, key) for key in chosen)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.jvm import java_class, start_jvm
-from rerank.collections.lines import ChosenFields, json_text
+from rerank.collections.lines import check_found, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
@@ -83,14 +83,16 @@ class LuceneCollection:
         self.index = find_index(path)
 
     def documents(self) -> Iterator[Document]:
-        chosen = ChosenFields(self.fields)
+        lacking = set(self.fields or ())
         with open_index(self.index) as searcher:
             for number in range(searcher.get_total_num_docs()):
                 stored = searcher.doc(number)
                 id = stored.get("id")
                 where = f"{self.index}: document {id!r}"
-                yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), chosen, where))
-        chosen.check(str(self.index))
+                text, names = stored_text(stored.get("contents"), stored.get("raw"), self.fields, where)
+                lacking -= names
+                yield Document(id, text)
+        check_found(lacking, self.index)
 
     def queries(self) -> Iterator[Query]:
         raise UserError(f"{self.name}: an index has no queries; name a file of them or another collection")
@@ -107,16 +109,16 @@ class LuceneCollection:
         return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
 
 
-def stored_text(contents: str | None, raw: str | None, chosen: ChosenFields, where: str) -> str:
-    """Return the text of a stored document."""
-    if contents is not None and chosen.fields is None:
-        return contents
+def stored_text(
+    contents: str | None, raw: str | None, fields: Sequence[str] | None, where: str
+) -> tuple[str, Set[str]]:
+    """Return the text of a stored document, and the names of its fields."""
+    if contents is not None and fields is None:
+        return contents, set()
     if raw is None:
-        missing = "text" if chosen.fields is None else "raw text, so that its fields cannot be told apart"
+        missing = "text" if fields is None else "raw text, so that its fields cannot be told apart"
         raise UserError(f"{where}: the index stores no {missing}; take one with stored documents")
     if raw.lstrip().startswith("{"):
         record = json.loads(raw)
-        chosen.note(record)
-        return json_text(record, chosen.fields, where)
-    chosen.note(tag_names(raw))
-    return tagged_text(raw, chosen.fields)
+        return json_text(record, fields, where), record.keys()
+    return tagged_text(raw, fields), tag_names(raw) if fields else set()

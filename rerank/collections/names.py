@@ -13,8 +13,8 @@ from rerank.collections.demo import DemoCollection
 from rerank.collections.folders import BeirFolder, FilesFolder
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.judgments import qrels_of, read_qrels_file
+from rerank.collections.lines import read_queries_file
 from rerank.collections.lucene import LuceneCollection
-from rerank.collections.queries import read_queries_file
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.settings.described import find_class
 
@@ -22,7 +22,7 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 """An import path."""
 
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
-"""Attributes of every collection; its class has all but the name."""
+"""Attributes of every collection."""
 
 KINDS: dict[str, Callable[..., Collection]] = {
     "beir": BeirFolder,
@@ -80,11 +80,19 @@ def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Colle
         kind = find_class(name, object, "no ir_datasets id")
     except UserError as error:
         raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
-    if lacking := next((part for part in PARTS[1:] if not hasattr(kind, part)), None):
-        raise UserError(f"collection: {name} has no {lacking}; see rerank.collections.Collection for what one has")
     if fields:
         raise UserError(f"fields: {name} decides itself what makes a document's text")
-    opened: Collection = kind() if argument is None else kind(argument)
+    return checked_collection(kind() if argument is None else kind(argument))
+
+
+def checked_collection(collection: Any) -> Collection:
+    """Return an object if it has the attributes of a collection."""
+    if lacking := next((part for part in PARTS if not hasattr(collection, part)), None):
+        raise UserError(
+            f"collection: {type(collection).__name__} has no {lacking}; give a name such as beir/scifact/train, "
+            "rerank.Texts(…), or an object like it (see rerank.collections.Collection)"
+        )
+    opened: Collection = collection
     return opened
 
 

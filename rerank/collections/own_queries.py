@@ -31,6 +31,10 @@ class OwnQueries:
     >>> own = OwnQueries(Texts(texts, {"q": ""}))
     >>> [query.text for query in own.queries()], [document.text for document in own.documents()]
     (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
+
+    Args:
+        source: the collection.
+        count: the number of queries to draw; by default all.
     """
 
     def __init__(self, source: Collection, count: int | None = None) -> None:
@@ -46,20 +50,14 @@ class OwnQueries:
 
     @cached_property
     def _queries(self) -> list[Query]:
-        found: dict[str, str] = {}
-        for document in self.source.documents():
-            title, rest = _split(document.text)
-            if len(title.split()) in WORDS and len(rest.split()) >= REST:
-                found[document.id] = title
-        plain = {id: title.lower().rstrip(".") for id, title in found.items()}
-        times = Counter(plain.values())
-        alone = [Query(id, title) for id, title in found.items() if times[plain[id]] == 1]
-        log.info("%s: %d documents have one of their own", self.name, len(alone))
-        if self.count is None or self.count >= len(alone):
-            return alone
-        order = [hashlib.sha256(query.id.encode()).hexdigest() for query in alone]
-        drawn = set(nsmallest(self.count, order))
-        return [query for query, place in zip(alone, order, strict=True) if place in drawn]
+        titles = [(document.id, *_split(document.text)) for document in self.source.documents()]
+        titles = [row for row in titles if len(row[1].split()) in WORDS and len(row[2].split()) >= REST]
+        plain = [title.lower().rstrip(".") for _, title, _ in titles]
+        times = Counter(plain)
+        unique = [Query(id, title) for (id, title, _), key in zip(titles, plain, strict=True) if times[key] == 1]
+        log.info("%s: %d documents have one of their own", self.name, len(unique))
+        drawn = set(nsmallest(self.count or len(unique), unique, key=_place))
+        return [query for query in unique if query in drawn]
 
     def qrels(self) -> Qrels:
         return {query.id: {query.id: 1} for query in self._queries}
@@ -69,6 +67,10 @@ class OwnQueries:
 
     def fingerprint(self) -> str:
         return digest(self.source.fingerprint(), "titles")
+
+
+def _place(query: Query) -> str:
+    return hashlib.sha256(query.id.encode()).hexdigest()
 
 
 def _split(text: str) -> tuple[str, str]:

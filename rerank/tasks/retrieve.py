@@ -221,19 +221,13 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
 
 
 def _opened(collection: Source, fields: list[str] | None) -> Collection:
-    from rerank.collections import open_collection
-    from rerank.collections.names import PARTS
+    from rerank.collections.names import checked_collection, open_collection
 
     if isinstance(collection, str):
         return open_collection(collection, fields)
-    if lacking := [name for name in PARTS if not hasattr(collection, name)]:
-        raise UserError(
-            f"collection: {type(collection).__name__} has no {lacking[0]}; give a name such as beir/scifact/train, "
-            "rerank.Texts(…), or a class like it"
-        )
     if fields:
-        raise UserError(f"fields: {collection.name} is opened already")
-    return collection
+        raise UserError("fields: cannot be chosen for a collection that is an object")
+    return checked_collection(collection)
 
 
 def _named(run: Any) -> Mapping[str, Any]:

@@ -70,7 +70,7 @@ def test_fields_choose_the_text(beir: Path) -> None:
     default, text = open_collection(f"beir:{beir}"), open_collection(f"beir:{beir}", ["text", "_id"])
     assert next(text.documents()) == Document("d1", "first\nd1")
     assert default.fingerprint() != text.fingerprint()
-    with pytest.raises(UserError, match=r"no document has a field 'titel' \(did you mean 'title'\?\)"):
+    with pytest.raises(UserError, match="no document has a field 'titel'"):
         list(open_collection(f"beir:{beir}", ["titel"]).documents())
     with pytest.raises(UserError, match=r"corpus\.jsonl:1: 'metadata' is dict"):
         list(open_collection(f"beir:{beir}", ["metadata"]).documents())
@@ -144,8 +144,8 @@ def test_bad_files_are_named_by_line(tmp_path: Path, name: str, text: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_a_tsv_has_no_fields_to_choose(tmp_path: Path) -> None:
+def test_tsv_has_one_field(tmp_path: Path) -> None:
     write(tmp_path, {"docs.tsv": "1\ta\n"})
     assert list(open_collection(f"files:{tmp_path}", ["text"]).documents()) == [Document("1", "a")]
-    with pytest.raises(UserError, match="a TSV has one field"):
+    with pytest.raises(UserError, match="no document has a field 'title'"):
         list(open_collection(f"files:{tmp_path}", ["title"]).documents())
