@@ -101,23 +101,17 @@ def evaluate(
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export
-    from rerank.lists.view import Lists
+    from rerank.report.page import evaluation_page
+    from rerank.storage.files import atomic_write
 
-    if html:
-        from rerank.report.page import write_evaluation
-
-        export.check_suffix(html, export.REPORT_SUFFIXES)
-        if lists:
-            Lists.open(lists)
-    elif lists:
+    if lists and not html:
         raise UserError("lists: only a report shows it; name one with --html FILE")
-    for path in table or []:
-        export.check_suffix(path, export.TABLE_SUFFIXES)
-    if per_query:
-        export.check_suffix(per_query, export.PER_QUERY_SUFFIXES)
-    outputs = [*(table or []), *(path for path in (json, per_query, html) if path)]
-    for number, path in enumerate(outputs):
-        if os.path.realpath(path) in map(os.path.realpath, outputs[:number]):
+    outputs = [(path, export.format_of(path, "table")) for path in table or []]
+    outputs += [(json, export.to_json)] if json else []
+    outputs += [(per_query, export.format_of(per_query, "per_query"))] if per_query else []
+    outputs += [(html, lambda found: evaluation_page(found, lists))] if html else []
+    for number, (path, _) in enumerate(outputs):
+        if os.path.realpath(path) in [os.path.realpath(other) for other, _ in outputs[:number]]:
             raise UserError(f"{path}: given for two outputs; name another file for one of them")
         check_output(path)
         for run in [*asked["runs"], asked["baseline"] or ""]:
@@ -125,14 +119,9 @@ def evaluate(
             check_apart(path, qrels=asked["qrels"], runs=file, lists=lists)
     comparison = tasks.evaluate(**asked)
     assert not isinstance(comparison, float)  # of files in a list
-    for path in table or []:
-        export.write_table(comparison, path)
-    if json:
-        export.write_json(comparison, json)
-    if per_query:
-        export.write_per_query(comparison, per_query)
-    if html:
-        write_evaluation(comparison, html, lists)
+    for path, write in outputs:
+        with atomic_write(path) as output:
+            output.write(write(comparison))
     print(comparison.text(bold=sys.stdout.isatty()), end="")
 
 

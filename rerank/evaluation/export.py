@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,6 @@ import pandas as pd
 from rerank.errors import UserError
 from rerank.evaluation.significance import LEVEL, SEED
 from rerank.evaluation.table import Table
-from rerank.storage.files import atomic_write
-
-TABLE_SUFFIXES = (".md", ".tex", ".csv", ".txt")
-PER_QUERY_SUFFIXES = (".tsv", ".csv", ".jsonl")
-REPORT_SUFFIXES = (".html", ".htm")
 
 
 def to_json(table: Table) -> str:
@@ -63,43 +59,36 @@ def to_csv(table: Table) -> str:
     return text
 
 
-def check_suffix(path: str | Path, suffixes: tuple[str, ...]) -> str:
-    """Return the suffix of a path.
+def to_lines(table: Table) -> str:
+    """Return a JSON object per run and query."""
+    rows = _per_query(table).to_dict("records")
+    return "".join(json.dumps(without_nan(row), ensure_ascii=False) + "\n" for row in rows)
+
+
+def _per_query(table: Table) -> pd.DataFrame:
+    """Tabulate a row per run and query, a column per measure; NaN for values left out by ``drop``."""
+    frames = [scored.to_dataframe().assign(run=name) for name, scored in table.tables.items()]
+    return pd.concat(frames)[["run", "query_id", *table.measures]]
+
+
+FORMATS: dict[str, dict[str, Callable[[Table], str]]] = {
+    "table": {".md": Table.markdown, ".tex": Table.latex, ".csv": to_csv, ".txt": Table.text},
+    "per_query": {
+        ".tsv": lambda table: str(_per_query(table).to_csv(sep="\t", index=False)),
+        ".csv": lambda table: str(_per_query(table).to_csv(index=False)),
+        ".jsonl": to_lines,
+    },
+}
+"""Formats of the outputs of ``rerank evaluate``, by the suffix of the file."""
+
+
+def format_of(path: str | Path, output: str) -> Callable[[Table], str]:
+    """Return the function that formats an output (``table``, ``per_query``) for a file.
 
     Raises:
-        UserError: if it is not one of these.
+        UserError: an unknown suffix.
     """
-    suffix = Path(path).suffix
-    if suffix not in suffixes:
-        raise UserError(f"{path}: cannot tell the format; the name must end in {', '.join(suffixes)}")
-    return suffix
-
-
-def write_json(table: Table, path: str | Path) -> None:
-    """Write :func:`to_json`."""
-    with atomic_write(path) as file:
-        file.write(to_json(table))
-
-
-def write_table(table: Table, path: str | Path) -> None:
-    """Write the table in the format of the file's suffix: ``.md``, ``.tex``, ``.csv`` or ``.txt``."""
-    formats = {".md": Table.markdown, ".tex": Table.latex, ".csv": to_csv, ".txt": Table.text}
-    content = formats[check_suffix(path, TABLE_SUFFIXES)](table)
-    with atomic_write(path) as file:
-        file.write(content)
-
-
-def write_per_query(table: Table, path: str | Path) -> None:
-    """Write a line per run and query, a column per measure, to ``.tsv``, ``.csv`` or ``.jsonl``.
-
-    Values left out by ``drop`` are empty (null).
-    """
-    suffix = check_suffix(path, PER_QUERY_SUFFIXES)
-    frames = [scored.to_dataframe().assign(run=name) for name, scored in table.tables.items()]
-    frame = pd.concat(frames)[["run", "query_id", *table.measures]]
-    with atomic_write(path) as file:
-        if suffix == ".jsonl":
-            for row in frame.to_dict("records"):
-                file.write(json.dumps(without_nan(row), ensure_ascii=False) + "\n")
-        else:
-            frame.to_csv(file, sep="\t" if suffix == ".tsv" else ",", index=False)
+    formats = FORMATS[output]
+    if (suffix := Path(path).suffix) not in formats:
+        raise UserError(f"{path}: cannot tell the format; the name must end in {', '.join(formats)}")
+    return formats[suffix]

@@ -44,7 +44,7 @@ class Results:
     failures: list[Failure]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Tabulate the chosen cells: a row per method, fold and seed, with measures on validation and test."""
+        """Return ``rows``."""
         return self.rows
 
     def __str__(self) -> str:

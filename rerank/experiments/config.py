@@ -59,8 +59,6 @@ class ExperimentConfig:
         seeds: values of ``seed``; the table has their mean.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
-        spread: the number after ± in the table: the standard error over folds (over seeds, if there is one fold), or
-            the half-width of the 95 % interval by Student's t.
         baseline: the method to test the others against, or ``first stage``; None tests against the best of each column.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
@@ -85,7 +83,6 @@ class ExperimentConfig:
     seeds: list[int] = field(default_factory=lambda: [42])
     measures: str = "nDCG@10 nDCG AP RR P@10"
     empty: Empty = "0"
-    spread: Literal["error", "interval"] = "error"
     baseline: str | None = None
     pairs: Literal["baseline", "all"] = "baseline"
     test: AnyTest = "bootstrap"

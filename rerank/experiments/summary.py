@@ -27,13 +27,11 @@ class Value:
         mean: mean over the queries of all folds, averaged over seeds, like tests and intervals; for counts, over folds.
             NaN without results.
         error: standard error over folds, or over seeds if there is one fold; NaN for a single number.
-        interval: half-width of the 95 % interval of that mean by Student's t; NaN for a single number.
         p: p-value of the paired test against the baseline, or the best of the column; NaN without a test.
     """
 
     mean: float
     error: float
-    interval: float
     p: float = float("nan")
     corrected: float = float("nan")
     published: float | None = None
@@ -213,19 +211,14 @@ def _compared(one: Comparison, difference: np.ndarray, folds: np.ndarray, test: 
     )
 
 
-def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float, float]:
-    """Return mean, standard error and half-width of the 95 % interval by Student's t, from numbers per fold and seed.
+def over_folds(found: Sequence[np.ndarray], folds: int) -> tuple[float, float]:
+    """Return the mean of numbers per fold and seed, and its standard error.
 
-    The spread is that of the means of as many folds as there should be, with one fold that of its seeds.
+    The error is that of the means of as many folds as there should be, with one fold that of its seeds.
     """
-    from scipy.stats import t
-
     numbers = found[0] if folds == 1 and found else np.array([seeds.mean() for seeds in found])
     mean = float(numbers.mean()) if len(numbers) else float("nan")
-    if len(numbers) < 2:
-        return mean, float("nan"), float("nan")
-    error = float(numbers.std(ddof=1) / np.sqrt(len(numbers)))
-    return mean, error, error * float(t.ppf(0.975, len(numbers) - 1))
+    return mean, float(numbers.std(ddof=1) / np.sqrt(len(numbers))) if len(numbers) > 1 else float("nan")
 
 
 def _row(
@@ -239,11 +232,11 @@ def _row(
     values = {}
     for i, name in enumerate(names):
         means = [np.array([table.mean[name] for table in seeds]) for seeds in found]
-        mean, error, interval = over_folds(means, len(folds))
+        mean, error = over_folds(means, len(folds))
         if pooled is not None and len(folds) > 1 and name in tested:
             mean = pooled.mean[name]  # folds may differ in size, and a query counts as much as any other
         given = config.published.rows.get(method) if config.published else None
-        values[name] = Value(mean, error, interval, published=given[i] if given else None)
+        values[name] = Value(mean, error, published=given[i] if given else None)
     wanted = len(folds) * (1 if method == FIRST_STAGE else len(config.seeds))
     by_seed: dict[str, np.ndarray] = {}
     if sum(map(len, found)) == wanted:

@@ -64,7 +64,7 @@ def means(summary: Summary) -> Section:
             ranked = len(summary.rows) > 1 and row.whole and measure not in counts
             best = ranked and value.mean >= summary.best(measure) - 1e-12
             marked = render.MARKS[summary.config.test] if value.corrected < summary.config.level else ""
-            cells.append(TableCell(_value(summary.config, value), best, marked))
+            cells.append(TableCell(_value(value), best, marked))
         rows.append(cells)
     return Section("Test", ["method", *summary.measures], rows, caption(summary))
 
@@ -200,8 +200,7 @@ def over(config: ExperimentConfig) -> str:
     folds, seeds = len(config.folds or []), len(config.seeds)
     over = f"{folds} folds" if folds > 1 else f"{seeds} seeds" if seeds > 1 else "one fold and seed"
     within = f", each the mean of {seeds} seeds" if folds > 1 and seeds > 1 else ""
-    how = {"error": "standard error", "interval": "95 % interval (Student's t)"}[config.spread]
-    return f"{over}{within}{f', ± {how}' if folds > 1 or seeds > 1 else ''}"
+    return f"{over}{within}{', ± standard error' if folds > 1 or seeds > 1 else ''}"
 
 
 def _name(config: ExperimentConfig, method: str, row: Row) -> str:
@@ -209,11 +208,10 @@ def _name(config: ExperimentConfig, method: str, row: Row) -> str:
     return name if row.whole else f"{name} ({row.found} of {row.wanted} cells)"
 
 
-def _value(config: ExperimentConfig, value: Value) -> str:
+def _value(value: Value) -> str:
     if np.isnan(value.mean):
         return "-"
-    width = value.error if config.spread == "error" else value.interval
-    return f"{value.mean:.4f}" + ("" if np.isnan(width) else f" ± {width:.4f}")
+    return f"{value.mean:.4f}" + ("" if np.isnan(value.error) else f" ± {value.error:.4f}")
 
 
 def _published(value: Value) -> str:

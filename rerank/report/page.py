@@ -26,7 +26,6 @@ from rerank.evaluation.table import Table
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import Run
-from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -101,11 +100,11 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def write_evaluation(table: Table, path: str | Path, lists: str | None = None) -> None:
-    """Write the report of a comparison of run files, or of columns of a lists folder, with the texts of lists."""
+def evaluation_page(table: Table, lists: str | None = None) -> str:
+    """Render a comparison of run files, or of columns of a lists folder, with the texts of lists."""
     judged = Lists.open(table.qrels) if is_lists_folder(Path(table.qrels)) else None
     qrels = judgments_of(table.qrels if judged is None else judged)
-    content = render_page(
+    return render_page(
         f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
         report_tables(table),
         table.tables,
@@ -114,8 +113,6 @@ def write_evaluation(table: Table, path: str | Path, lists: str | None = None) -
         qrels,
         Lists.open(lists) if lists else judged,
     )
-    with atomic_write(path) as file:
-        file.write(content)
 
 
 def report_tables(table: Table) -> list[Section]:

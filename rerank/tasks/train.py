@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import shutil
 from collections.abc import Sequence
 from dataclasses import fields
@@ -29,6 +30,9 @@ from rerank.training.run_folder import FINGERPRINT, GIVEN, check_unbegun
 
 OWN = ("data", "model", "loss", "test")
 """Fields of a configuration that ``train`` takes as objects, or that follow from these."""
+
+FOLDERS = {"lists": "train", "validation": "validation", "test": "test"}
+"""Names of the folders of lists that are given in memory."""
 
 
 def train(
@@ -83,44 +87,36 @@ def train(
     known = [field.name for field in fields(TrainConfig) if field.name not in OWN]
     for name in settings:
         if name not in known:
-            way = _within(name) or nearest(name, known)
-            raise UserError(f"train: no setting {name!r}{way}; there are {', '.join(known)}")
+            raise UserError(f"train: no setting {name!r}{_within(name) or nearest(name, known)}")
     settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     if not isinstance(model, Model):
-        raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {_kind(model)}")
+        raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {reprlib.repr(model)}")
     check_arguments(train, {"output": output, "depth": depth, "groups": groups})
     criterion = _criterion(loss)
+    share, apart = (validation, None) if isinstance(validation, int | float) else (0.0, validation)
+    if share and not 0 < share < 1:
+        raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
         raise UserError("lists: expected one or more lists to train on")
-    share, apart = (validation, None) if isinstance(validation, int | float) else (0.0, validation)
-    named: dict[str, list[Any]] = {"train": several, "validation": [apart], "test": [test]}
-    if share and not 0 < share < 1:
-        raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
-    given = {name: [_lists(one, name) for one in some if one is not None] for name, some in named.items()}
-    for name, some in given.items():
-        for number, one in enumerate(some, 1):
-            what = "lists" if name == "train" else name
-            what += f", number {number} of {len(some)}" if len(some) > 1 else ""
-            if not len(one):
-                raise UserError(f"{what}: {one} has no lists")
-            if one.qrels is None and not (name == "train" and columns_of(criterion)):
-                way = ", or learn from a column: rerank.Term(loss, target=…)" if name == "train" else ""
-                raise UserError(f"{what}: {one} has no judgments; give them with qrels={way}")
+    given = {
+        "lists": [_lists("lists", one, columns_of(criterion)) for one in several],
+        "validation": [_lists("validation", apart)] if apart is not None else [],
+        "test": [_lists("test", test)] if test is not None else [],
+    }
     config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **settings)
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
     taught = isinstance(criterion, Terms) and all(term.target != GRADES for term in criterion.terms)
-    unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["train"])
+    unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["lists"])
     folders = {
         name: [
-            _folder(one, Path(output) / GIVEN / (name if len(some) == 1 else f"{name}-{i}"), model)
+            _folder(one, Path(output) / GIVEN / (FOLDERS[name] + (f"-{i}" if len(some) > 1 else "")), model)
             for i, one in enumerate(some, 1)
         ]
         for name, some in given.items()
     }
-    train_folders = folders["train"]
     config.data = ListsData(
-        train_folders[0] if len(train_folders) == 1 else train_folders,
+        folders["lists"][0] if len(several) == 1 else folders["lists"],
         next(iter(folders["validation"]), None),
         next(iter(folders["test"]), None),
         validation_share=share,
@@ -150,17 +146,21 @@ def _criterion(loss: Any) -> Criterion | None:
         return Terms(list(loss))
     if loss is None or isinstance(loss, Loss | Terms):
         return loss
-    raise UserError(f"loss: expected a loss such as rerank.SmoothINDCG(), not {_kind(loss)}")
+    raise UserError(f"loss: expected a loss such as rerank.SmoothINDCG(), not {reprlib.repr(loss)}")
 
 
-def _lists(given: Any, name: str) -> Lists:
-    if isinstance(given, Lists):
-        return given
-    if isinstance(given, str | Path):
-        return Lists.open(given)
-    what = "lists" if name == "train" else name
-    way = "rerank.retrieve(…) or rerank.Lists.from_dataframe(…)"
-    raise UserError(f"{what}: expected lists, as {way} make them, or their folder, not {_kind(given)}")
+def _lists(name: str, given: Any, teachers: Sequence[str] = ()) -> Lists:
+    """Open lists to train or measure on."""
+    if not isinstance(given, Lists | str | Path):
+        way = "rerank.retrieve(…) or rerank.Lists.from_dataframe(…)"
+        raise UserError(f"{name}: expected lists, as {way} make them, or their folder, not {reprlib.repr(given)}")
+    lists = given if isinstance(given, Lists) else Lists.open(given)
+    if not len(lists):
+        raise UserError(f"{name}: {lists} has no lists")
+    if lists.qrels is None and not teachers:
+        way = ", or learn from a column: rerank.Term(loss, target=…)" if name == "lists" else ""
+        raise UserError(f"{name}: {lists} has no judgments; give them with qrels={way}")
+    return lists
 
 
 def _folder(lists: Lists, place: Path, model: Model) -> str:
@@ -191,9 +191,3 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
         shutil.rmtree(place)  # of a training that was refused before it began
     lists.save(place)
     return str(place)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, type):
-        return f"the class {value.__name__} itself"
-    return repr(value) if isinstance(value, str | int | float) or value is None else f"a {type(value).__name__}"

@@ -40,9 +40,8 @@ def clear(name: str = "model", first: str = "base") -> Table:
     return compare({first: evaluator(base), name: evaluator(model)}, first)
 
 
-def test_json_holds_everything_at_full_precision(found: Table, tmp_path: Path) -> None:
-    export.write_json(found, tmp_path / "table.json")
-    read = json.loads((tmp_path / "table.json").read_text())
+def test_json_holds_everything_at_full_precision(found: Table) -> None:
+    read = json.loads(export.to_json(found))
     assert read["baseline"] == "bm25/run"
     assert read["empty"] == "drop"
     assert read["queries"] == 30
@@ -58,9 +57,8 @@ def test_json_holds_everything_at_full_precision(found: Table, tmp_path: Path) -
         assert (row["low"], row["high"]) == (difference.interval if difference else (None, None))
 
 
-def test_csv_has_a_line_per_run_and_measure(found: Table, tmp_path: Path) -> None:
-    export.write_table(found, tmp_path / "table.csv")
-    read = list(csv.DictReader((tmp_path / "table.csv").open()))
+def test_csv_has_a_line_per_run_and_measure(found: Table) -> None:
+    read = list(csv.DictReader(export.to_csv(found).splitlines()))
     rows = [row for row in read if not row["measure"].startswith("unjudged@")]
     assert [(row["run"], row["measure"]) for row in rows] == [(n, m) for n in found.tables for m in found.measures]
     for row in rows:
@@ -76,15 +74,10 @@ def test_csv_has_a_line_per_run_and_measure(found: Table, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", ["tsv", "csv", "jsonl"])
-def test_per_query_values_come_back(found: Table, tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"queries.{suffix}"
-    export.write_per_query(found, path)
-    with path.open() as file:
-        rows = (
-            [json.loads(line) for line in file]
-            if suffix == "jsonl"
-            else list(csv.DictReader(file, delimiter="\t" if suffix == "tsv" else ","))
-        )
+def test_per_query_values_come_back(found: Table, suffix: str) -> None:
+    lines = export.format_of(f"queries.{suffix}", "per_query")(found).splitlines()
+    delimiter = "\t" if suffix == "tsv" else ","
+    rows = list(map(json.loads, lines)) if suffix == "jsonl" else list(csv.DictReader(lines, delimiter=delimiter))
     assert len(rows) == 3 * 30
     for row in rows:
         table = found.tables[row["run"]]
@@ -93,14 +86,12 @@ def test_per_query_values_come_back(found: Table, tmp_path: Path, suffix: str) -
             assert row[measure] in (None, "") if math.isnan(value) else float(row[measure]) == value
 
 
-def test_suffixes_decide_and_unknown_ones_write_nothing(found: Table, tmp_path: Path) -> None:
-    for write, name in [(export.write_table, "table.doc"), (export.write_per_query, "queries.json")]:
+def test_suffixes_decide_the_format(found: Table) -> None:
+    for output, name in [("table", "table.doc"), ("per_query", "queries.json")]:
         with pytest.raises(UserError, match="the name must end in"):
-            write(found, tmp_path / name)
-        assert not (tmp_path / name).exists()
+            export.format_of(name, output)
     for name, expected in [("t.txt", found.text()), ("t.md", found.markdown()), ("t.tex", found.latex())]:
-        export.write_table(found, tmp_path / name)
-        assert (tmp_path / name).read_text() == expected
+        assert export.format_of(name, "table")(found) == expected
 
 
 def test_text_marks_what_is_significant_and_the_best() -> None:
