@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rerank.errors import NotFoundError, UserError
     from rerank.evaluation.selection import Selection
     from rerank.evaluation.table import Table
-    from rerank.experiments.conduct import experiment
     from rerank.experiments.config import ExperimentConfig
+    from rerank.experiments.runner import experiment
     from rerank.features.letor import LetorData
     from rerank.features.normalise import QueryZScore, ShiftedLog, SignedLog1p, Standardise
     from rerank.lists.data import ListsData

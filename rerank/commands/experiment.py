@@ -42,9 +42,9 @@ def experiment(argv: Sequence[str]) -> int:
 
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
         return 0
-    from rerank.experiments.conduct import checked  # the help has to come without importing torch
     from rerank.experiments.run import Experiment
-    from rerank.experiments.table import beside_sentences, text
+    from rerank.experiments.runner import checked  # the help has to come without importing torch
+    from rerank.experiments.table import first_stage_differences, text
 
     part = None if share is None else parse_share(share)
     plan = checked(config)
@@ -66,11 +66,11 @@ def experiment(argv: Sequence[str]) -> int:
             "%s: share %s is through; when all are, the command without --share makes the tables", *(plan.output, share)
         )
         return len(done.failures)
-    from rerank.experiments.conduct import experiment as conduct
+    from rerank.experiments.runner import experiment as run_experiment
 
-    found = conduct(config)
+    found = run_experiment(config)
     print(text(found.summary, bold=sys.stdout.isatty()), end="")
-    for line in beside_sentences(found.summary):
+    for line in first_stage_differences(found.summary):
         print(line)
     files = ["results.json", "queries.parquet", "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join(files))

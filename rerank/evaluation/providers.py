@@ -1,6 +1,6 @@
-"""Provider for measures that ir-measures lacks or leaves to gdeval.
+"""Provider for measures that ir-measures lacks, and for exponential gain.
 
-gdeval is a Perl script that refuses query ids that are not numbers and rounds to five digits.
+ir-measures leaves that to gdeval, a Perl script that refuses query ids that are not numbers and rounds to five digits.
 """
 
 from __future__ import annotations
@@ -63,13 +63,12 @@ def exponential_dcg(grades: Sequence[int], highest: int) -> float:
 
 
 class Graded(Provider):
-    """``nERR@k``, ``GradedAP@k``, ``nDCG(dcg='exp-log2')@k``, and ``ERR@k`` as gdeval has it (largest grade 4)."""
+    """``nERR@k``, ``GradedAP@k`` and ``nDCG(dcg='exp-log2')@k``."""
 
     NAME = "rerank"
     SUPPORTED_MEASURES = [  # noqa: RUF012
         _NERR(cutoff=Anything(), max_rel=Anything()),
         _GradedAP(cutoff=Anything()),
-        names._ERR(cutoff=Anything()),
         names._nDCG(cutoff=Anything(), dcg=Choices("exp-log2"), gains=Choices(NOT_PROVIDED), judged_only=Anything()),
     ]
 
@@ -78,8 +77,6 @@ class Graded(Provider):
 
 
 class _GradedEvaluator(Evaluator):
-    GDEVAL_MAX_REL = 4
-
     def __init__(self, measures: Iterable[names.Measure], qrels: Mapping[str, Mapping[str, int]]) -> None:
         super().__init__(list(measures), set(qrels))
         self.qrels = qrels
@@ -99,8 +96,6 @@ class _GradedEvaluator(Evaluator):
     def _value(self, measure: names.Measure, grades: list[int], ideal: list[int]) -> float:
         cutoff, highest = measure.params.get("cutoff"), ideal[0]
         grades, ideal = grades[:cutoff], ideal[:cutoff]
-        if measure.NAME == "ERR":
-            return expected_reciprocal_rank(grades, self.GDEVAL_MAX_REL)
         if highest <= 0:
             return 0.0
         if measure.NAME == "GradedAP":

@@ -154,7 +154,7 @@ def resampled(config: ExperimentConfig) -> str:
     return "bootstrap over folds" if folds else "bootstrap over queries"
 
 
-def beside_sentences(summary: Summary) -> Iterator[str]:
+def first_stage_differences(summary: Summary) -> Iterator[str]:
     """Compare every method with the first stage in the first measure; nothing without a row of the first stage."""
     first = summary.rows.get(FIRST_STAGE)
     measure = next((str(m) for m in parse_measures(summary.config.measures) if m.NAME not in COUNTS), None)

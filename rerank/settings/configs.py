@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,10 @@ NAMES = ("methods", "published")
 def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     """Read a YAML file, merged over the file that its key ``extends`` names; dotted keys become nested.
 
-    Paths in ``extends`` are relative to the file. The key ``base`` of an experiment may extend a training file. Text of
-    several lines is read as YAML itself (``Training.config``).
+    Paths in ``extends`` are relative to the file. The key ``base`` of an experiment may extend a training file.
     """
-    text = path if isinstance(path, str) and "\n" in path else None
-    path = Path("YAML" if text else path)
-    content = _parse(path, _read(path) if text is None else text.encode())
-    if text:
-        return _merge_file({}, content, path)
+    path = Path(path)
+    content = _parse(path, _read(path))
     shared = content.get("base")
     if isinstance(shared, dict) and "extends" in shared:
         base = read_config(_extended(path, shared.pop("extends"), extending), [*extending, path.resolve()])
@@ -48,7 +43,7 @@ def _read(path: Path) -> bytes:
 def _extended(path: Path, name: Any, extending: Sequence[Path]) -> Path:
     if not isinstance(name, str) or not name:
         raise UserError(f"{path}: extends: expected the path of one file, not {name!r}")
-    other = path.parent / expand_home(name)
+    other = path.parent / name
     try:
         found = other.exists()
     except (OSError, ValueError):  # names that no file can have
@@ -73,7 +68,7 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
     for word in remaining:
         option, equals, value = word.partition("=")
         if option != "--config":
-            words.append(re.sub(r"^(--[^=]+=)~(?=/)", lambda match: match[1] + expand_home("~/")[:-1], word))
+            words.append(word)
             continue
         path = value if equals else next(remaining, "")
         if not path:
@@ -140,21 +135,10 @@ def _inside(node: Settings, part: str) -> Settings:
 
 
 def _copy(value: Any) -> Any:
-    """Copy deeply, without branches that YAML's aliases share; our classes get their short names."""
+    """Copy deeply, without branches that YAML's aliases share."""
     if isinstance(value, Mapping):
-        copied = {key: _copy(item) for key, item in value.items()}
-        path = copied.get("class_path")
-        if isinstance(path, str) and path.startswith("rerank."):  # so that the class may move
-            copied["class_path"] = path.rpartition(".")[2]
-        return copied
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return expand_home(value) if isinstance(value, str) else value
-
-
-def expand_home(text: str) -> str:
-    """Expand ``~/`` at the start of a path, also behind a prefix (``beir:~/scifact``)."""
-    return re.sub(r"^((?:\w+:)?)~(?=/)", lambda match: match[1] + str(Path.home()), text)
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
 
 
 def _leaves(

@@ -54,12 +54,6 @@ def test_compare_runs_finds_baseline_by_path_or_name(files: Path) -> None:
         assert found.baseline == named and bool(found.differences) == (named is not None)
 
 
-def test_compare_runs_adds_baseline_first(files: Path) -> None:
-    found = compare_runs(str(files / "qrels"), paths(files)[1:], "AP", f"BM25={paths(files)[0]}")
-    assert list(found.tables) == ["BM25", "rm3/run", "model"]
-    assert found.baseline == "BM25"
-
-
 def test_copy_of_baseline_has_no_p_value(files: Path) -> None:
     first, _, model = paths(files)
     alone = compare_runs(str(files / "qrels"), [first, model], "AP", first)

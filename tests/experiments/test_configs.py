@@ -10,7 +10,7 @@ import yaml
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
-from rerank.experiments.conduct import checked, configured
+from rerank.experiments.runner import checked, configured
 from rerank.settings.configs import merged, read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
@@ -66,17 +66,6 @@ def test_every_cell_is_a_training_configuration(path: Path) -> None:
     assert len(plan.groups) == len(config["methods"]) * len(config.get("folds") or [None]) * len(
         config.get("seeds", [42])
     )
-
-
-def test_documented_commands_name_files_of_their_kind() -> None:
-    """An experiment's for `rerank experiment` and its job array, a training's for what trains."""
-    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "configs").rglob("*.[ys][ah]*")]
-    what = r"(experiment|train)(?:\.sh|\.py)?(?: scripts/train\.py)?"
-    command = re.compile(what + r" --config[= ](configs/[\w./-]+\.yaml)")
-    found = [(path, *groups) for path in texts for groups in command.findall(path.read_text(encoding="utf-8"))]
-    assert len(found) > 60
-    for path, kind, file in found:
-        assert ("methods" in read_config(ROOT / file)) == (kind == "experiment"), f"{path}: {kind} {file}"
 
 
 @pytest.mark.slow

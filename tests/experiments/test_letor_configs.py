@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rerank.experiments.conduct import experiment
+from rerank.experiments.runner import experiment
 from rerank.settings.configs import read_config
 from tests.conftest import ROOT
 

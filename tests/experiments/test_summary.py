@@ -203,7 +203,7 @@ def test_one_number_for_one_thing_where_folds_differ_in_size() -> None:
         assert value[name] == pytest.approx(np.concatenate(every).mean())
     (one,) = (one for one in summary.compared if (one.row, one.measure) == ("good", "nDCG@10"))
     assert one.found is not None and one.found.mean == pytest.approx(value["good"] - value["bad"])
-    said = list(table.beside_sentences(summary))
+    said = list(table.first_stage_differences(summary))
     assert [line.partition(":")[0] for line in said] == list(config.methods), "every method is beside the first stage"
     (line,) = (line for line in said if line.startswith("good: "))
     assert f"nDCG@10 {value['good']:.4f}, first stage {value[FIRST_STAGE]:.4f}" in line

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from rerank.collections import open_collection
 from rerank.lists.build import build_lists
 from rerank.retrieval.runs import Run, Scored, write_run
-from tests.report.browser import PROGRAM, Page, browser
 
 HOSTILE = [
     "</script><script>window.hacked = 1</script>",
@@ -71,12 +69,3 @@ def report(folder: Path) -> Path:
     runs = ["--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"]
     run(["evaluate", *words, *runs, "--lists", str(folder / "lists")])
     return path
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    """A browser."""
-    if PROGRAM is None:
-        pytest.skip("no chromium here; `apt-get install chromium` brings one")
-    with browser() as opened:
-        yield opened

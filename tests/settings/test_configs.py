@@ -123,23 +123,6 @@ def test_read_config_fails_when_a_key_is_repeated(tmp_path: Path) -> None:
         read_config(tmp_path / "x.yaml")
 
 
-def test_read_config_keeps_dots_below_methods(tmp_path: Path) -> None:
-    base = {"methods": {"R4": {"set": {"loss": "A", "model.preset": "x"}, "search": {"loss.alpha": [1]}}}}
-    write(tmp_path / "base.yaml", base)
-    over = {"methods": {"R4.L": {"set": {"loss.k": 1}}, "R4": {"set": {"model.preset": "y"}}}}
-    found = read_config(write(tmp_path / "over.yaml", over, extends="base.yaml"))
-    assert found["methods"] == {
-        "R4": {"set": {"loss": "A", "model.preset": "y"}, "search": {"loss.alpha": [1]}},
-        "R4.L": {"set": {"loss.k": 1}},
-    }
-
-
-def test_read_config_reads_numbers_like_options(tmp_path: Path) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text("rate: 1e-3\nname: '1e-3'\nday: 2020-01-01\n")
-    assert read_config(path) == {"rate": 0.001, "name": "1e-3", "day": "2020-01-01"}
-
-
 NETWORK = {
     "data": {"class_path": "LetorData", "init_args": {"path": "here"}},
     "model": {"class_path": "MLP", "init_args": {"preset": "1024", "dropout": 0.5}},
@@ -246,18 +229,6 @@ def test_configs_are_used_or_say_how_to_run_them(path: Path) -> None:
         assert "output" not in read_config(path), "not to be run"
     else:
         assert f"--config configs/{path.relative_to(ROOT / 'configs')}" in text
-
-
-def test_read_config_expands_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    write(tmp_path / "base.yaml", {"data": {"path": "~/x"}, "collection": "beir:~/y", "name": "a~/b"})
-    found = read_config(write(tmp_path / "c" / "over.yaml", {"folds": ["~/z"]}, extends="~/base.yaml"))
-    assert found == {
-        "data": {"path": f"{tmp_path}/x"},
-        "collection": f"beir:{tmp_path}/y",
-        "name": "a~/b",
-        "folds": [f"{tmp_path}/z"],
-    }
 
 
 def test_commands_name_each_other_when_given_the_wrong_file(tmp_path: Path, capsys: Any) -> None:

@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 import rerank
-from rerank.collections import open_collection, read_qrels
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.normalise import find_normaliser
@@ -82,10 +81,6 @@ def loss(name: str, **arguments: Any) -> dict[str, Any]:
     return {"class_path": name, "init_args": arguments}
 
 
-def term(**changes: Any) -> dict[str, Any]:
-    return settings(loss=loss("Terms", terms=[{"loss": LOSS} | changes]))
-
-
 def command(*words: str) -> None:
     """Run a command, and raise its error."""
     with redirect_stderr(io.StringIO()) as said:
@@ -100,36 +95,19 @@ def experiment_of(**changes: Any) -> None:
     command("experiment", "--config", "experiment.yaml", "--dry-run")
 
 
-TEXT: dict[str, Door] = {
-    "collection": lambda name: open_collection(f"{name}:made"),
-    "qrels": lambda name: read_qrels(f"{name}:made"),
-    "measure": lambda name: rerank.DirectMetric(f"{name}(path='made')", rerank.SmoothI()),
-    "monitor": lambda name: check(settings(monitor=f"{name}@10")),
-    "saved normaliser": lambda name: find_normaliser(name),
-    "rerank show losses": lambda name: command("show", "losses", name),
-}
-CLASS: dict[str, Door] = {
-    "data": lambda value: data_of({"data": value}),
-    "model": lambda value: configured(settings(model=value)),
-    "loss": lambda value: configured(settings(loss=value)),
-    "loss, checked": lambda value: check(settings(loss=value)),
-    "sampler": lambda value: configured(settings(sampler=value)),
-    "optimization": lambda value: configured(settings(optimization=value)),
-    "relaxation": lambda value: configured(settings(loss=loss("DirectMetric", measure="nDCG", relaxation=value))),
-    "term": lambda value: configured(settings(loss=loss("Terms", terms=[value]))),
-    "schedule": lambda value: configured(term(weight=value)),
-    "scaling": lambda value: configured(term(target="bm25", scaling=value)),
-    "normaliser": lambda value: configured(settings(model=loss("MLP", normalise=[value]))),
-}
-EXPERIMENT: dict[str, Door] = {
-    "base": lambda value: experiment_of(base=settings(loss=value)),
-    "method": lambda value: experiment_of(methods={"a": {"set": {"loss": value}}}),
-    "search": lambda value: experiment_of(methods={"a": {"search": {"loss": [value]}}}),
-}
 DOORS: dict[str, tuple[Door, list[Any]]] = {
-    **{name: (door, NAMES) for name, door in TEXT.items()},
-    **{name: (door, [*NAMES, *CALLS]) for name, door in CLASS.items()},
-    **{name: (door, CALLS) for name, door in EXPERIMENT.items()},
+    "measure": (lambda name: rerank.DirectMetric(f"{name}(path='made')", rerank.SmoothI()), NAMES),
+    "saved normaliser": (lambda name: find_normaliser(name), NAMES),
+    "data": (lambda value: data_of({"data": value}), [*NAMES, *CALLS]),
+    "model": (lambda value: configured(settings(model=value)), [*NAMES, *CALLS]),
+    "loss": (lambda value: configured(settings(loss=value)), [*NAMES, *CALLS]),
+    "loss, checked": (lambda value: check(settings(loss=value)), [*NAMES, *CALLS]),
+    "relaxation": (
+        lambda value: configured(settings(loss=loss("DirectMetric", measure="nDCG", relaxation=value))),
+        [*NAMES, *CALLS],
+    ),
+    "term": (lambda value: configured(settings(loss=loss("Terms", terms=[value]))), [*NAMES, *CALLS]),
+    "search": (lambda value: experiment_of(methods={"a": {"search": {"loss": [value]}}}), CALLS),
 }
 
 

@@ -12,7 +12,6 @@ import yaml
 
 import rerank
 from rerank.commands.cli import main
-from rerank.settings.configs import read_config
 from tests.builders import make_lists, make_lists_with_added
 from tests.training.helpers import metrics
 
@@ -45,7 +44,6 @@ def test_evaluate_of_saved_folder_equals_lists(
 def test_configuration_repeats_training_exactly(trained: rerank.Training, tmp_path: Path) -> None:
     assert yaml.safe_load(trained.config)["seed"] == 7
     (tmp_path / "config.yaml").write_text(trained.config)
-    assert read_config(trained.config) == read_config(tmp_path / "config.yaml"), "the text serves as well"
     assert main(["train", "--config", str(tmp_path / "config.yaml"), "--output", str(tmp_path / "again")]) == 0
     for name in ("fingerprint.json", "results.json", "best/model.safetensors", "best/rerank.json"):
         assert (trained.folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes(), name
