@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from rerank.experiments.runner import experiment
     from rerank.features.letor import LetorData
     from rerank.features.normalise import QueryZScore, ShiftedLog, SignedLog1p, Standardise
+    from rerank.lists.concat import concat
     from rerank.lists.data import ListsData
     from rerank.lists.folds import FoldsData
     from rerank.lists.sampling import Full, Pairs, PositivesNegatives, Random
-    from rerank.lists.view import Lists, concat
+    from rerank.lists.view import Lists
     from rerank.losses import (
         BCE,
         MSE,

@@ -8,9 +8,10 @@ from pathlib import Path
 from rerank.errors import NotFoundError, UserError
 from rerank.features.svmlight import FEATURES, store_features
 from rerank.lists.build import warn
+from rerank.lists.concat import concat
 from rerank.lists.data import Data, Splits, check_disjoint, keep_back
 from rerank.lists.layout import VERSION
-from rerank.lists.view import Lists, concat
+from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
 from rerank.storage.locks import exclusive_lock

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rerank.collections import Collection, Document, Qrels, Query
-from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
@@ -82,10 +81,6 @@ def build_lists(
     check_queries(queries, qrels, collection.name)
     judged = judged_documents(qrels, known)
     missing = set(judged)
-    for query, graded in (qrels or {}).items():
-        for document, grade in graded.items():  # the largest that anybody judges by is 10
-            if grade > HIGHEST:
-                raise UserError(f"qrels: query {query}, document {document}: grade {grade}; expected {HIGHEST} at most")
     relevant = qrels if qrels is not None and add_relevant else {}
     counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
 

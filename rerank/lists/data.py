@@ -11,8 +11,9 @@ from glob import glob
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.lists.concat import concat
 from rerank.lists.neighbours import Grouping, query_groups
-from rerank.lists.view import Lists, concat
+from rerank.lists.view import Lists
 from rerank.progress import log
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, Rate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +32,9 @@ class Store:
         tables: Mapping[str, pa.Table] | None = None,
         columns: Mapping[str, Column] | None = None,
         qrels: Qrels | None = None,
-        parts: Sequence[Store] = (),
     ) -> None:
-        self.manifest, self.folder, self.parts = manifest, folder, parts
+        self.manifest, self.folder = manifest, folder
+        self.parts: Sequence[Store] = ()
         self._tables: dict[str, pa.Table] = dict(tables or {})
         self._columns: dict[str, Column] = dict(columns or {})
         self._qrels = qrels
@@ -59,9 +60,7 @@ class Store:
 
     def table(self, name: str) -> pa.Table:
         """Return one of the four tables, mapped at its first use."""
-        if name not in self._tables and self.parts:
-            self._tables[name] = _joined(self.parts, name)
-        elif name not in self._tables:
+        if name not in self._tables:
             assert self.folder is not None
             self._tables[name] = read_arrow(self.folder / f"{name}.arrow")
         return self._tables[name]
@@ -122,8 +121,6 @@ class Store:
 
     @property
     def column_names(self) -> list[str]:
-        if self.parts:
-            return sorted(set.intersection(*(set(part.column_names) for part in self.parts)) | {*self._columns})
         if self.folder is None:
             return sorted(self._columns)
         files = (path.stem for path in (self.folder / "columns").glob("*.arrow") if path.name[0] != ".")
@@ -139,7 +136,7 @@ class Store:
 
     def entry(self, name: str) -> Column:
         if name not in self._columns:
-            self._columns[name] = self._joined(name) if self.parts else self._load(name)
+            self._columns[name] = self._load(name)
         return self._columns[name]
 
     def _load(self, name: str) -> Column:
@@ -188,8 +185,8 @@ class Store:
     def beside(self, columns: Mapping[str, Array]) -> Store:
         """Return a store with further columns in memory, ``[T]`` each; a folder stays as it is."""
         made = {name: Column(as_column(name, values), (name,), {}) for name, values in columns.items()}
-        store = Store(self.manifest, self.folder, self._tables, self._columns | made, self._qrels, self.parts)
-        store.memory = self.memory
+        store = copy(self)
+        store._columns = self._columns | made
         return store
 
     def drop_column(self, name: str) -> None:
@@ -211,12 +208,6 @@ class Store:
         expected = int(self.ends[-1]) if len(self.ends) else 0
         if found != expected:
             raise UserError(f"column {name}: has {found} rows, the lists have {expected} candidates with added ones")
-
-    def _joined(self, name: str) -> Column:
-        found = [part.entry(name) for part in self.parts]
-        if len({column.names for column in found}) > 1:
-            raise UserError(f"column {name}: has other names in {self.parts[0]} than elsewhere; join like with like")
-        return Column(np.concatenate([column.values for column in found]), found[0].names, found[0].made)
 
     def matrix(self, names: Sequence[str], rows: Array | slice = slice(None)) -> Array:
         """Return columns side by side, ``[n, C]`` float32; a view if one file has them, and rows are a slice.
@@ -286,20 +277,3 @@ def memory_store(
         "judgments": judgments,
     }
     return Store(manifest, tables=made, columns=columns, qrels=qrels)
-
-
-def _joined(parts: Sequence[Store], name: str) -> pa.Table:
-    """Join a table of several stores: texts as they are, rows numbered on from one part to the next."""
-    tables = [part.table(name) for part in parts]
-    if name in IDS:
-        return pa.concat_tables(tables, promote_options="default")
-    counted = {"query": "queries", "document": "documents", "end": "candidates"}
-    joined = {}
-    for column in tables[0].column_names:
-        values = [table[column].to_numpy() for table in tables]
-        if column in counted:
-            rows = [part.table(counted[column]).num_rows for part in parts[:-1]]
-            before = np.cumsum([0, *rows]).astype(values[0].dtype)
-            values = [some + start for some, start in zip(values, before, strict=True)]
-        joined[column] = np.concatenate(values)
-    return pa.table(joined)

@@ -322,21 +322,13 @@ class Lists:
 
     def top(self, depth: int) -> Lists:
         """Cut every list to its best ``depth`` candidates."""
-        if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 0:
+        if depth < 0:
             raise UserError(f"top: depth {depth!r}; expected a whole number, 0 or more")
         return replace(self, lengths=np.minimum(self.lengths, depth))
 
-    def to_rerank(self, depth: int) -> Lists:
-        """Cut lists that have an order to their best ``depth`` candidates; leave others whole."""
-        return self if self.store.order is None else self.top(depth)
-
-    def cut(self, depth: int | None) -> Lists:
-        """Cut lists to a depth, if one is given; refuse lists without an order."""
-        if depth is None:
-            return self
-        if self.store.order is None and depth < self.lengths.max(initial=0):
-            raise UserError("depth: nothing ordered these lists, so that no candidates come first; leave it out")
-        return self.top(depth)
+    def to_rerank(self, depth: int | None) -> Lists:
+        """Cut lists that have an order to their best ``depth`` candidates, if it is given; leave others whole."""
+        return self if depth is None or self.store.order is None else self.top(depth)
 
     def with_added(self) -> Lists:
         """Show the relevant documents that the first stage missed at the ends of the lists, to train on.
@@ -391,51 +383,3 @@ class Lists:
         rows, where = np.unique(self.documents, return_inverse=True)
         order = np.argsort(np.array(self.document_ids(rows), dtype=object), kind="stable")
         return np.argsort(order)[where]
-
-
-def concat(parts: Sequence[Lists]) -> Lists:
-    """Concatenate lists: mixtures to train on, or training and validation lists together.
-
-    Texts, tokens and columns stay where they are until they are asked for; columns are those that all parts have.
-
-    >>> import rerank
-    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
-    >>> lists = rerank.Lists.from_dataframe(table)
-    >>> rerank.concat([lists.select([1]), lists.select([0])]).query_ids
-    ['2', '1']
-
-    Raises:
-        UserError: no parts, a query that two of them have, texts in some of them only, or several orders.
-    """
-    if not parts:
-        raise UserError("concat: expected one or more lists")
-    if len({part.store.has_text for part in parts}) > 1:
-        raise UserError("concat: some lists have texts, others have none; join like with like")
-    seen: dict[str, Lists] = {}
-    for part in parts:
-        for query in part.query_ids:
-            if query in seen:
-                raise UserError(f"concat: query {query!r} is in {seen[query].store} and in {part.store}; keep it once")
-            seen[query] = part
-    stores = [part.store for part in parts]
-    first_query = np.cumsum([0] + [store.queries.num_rows for store in stores])
-    first_row = np.cumsum([0] + [int(store.ends[-1]) if len(store.ends) else 0 for store in stores])
-    orders = {store.order for store in stores}
-    judged = {part.store.manifest["judgments"] for part in parts}
-    qrels: Qrels | None = None
-    if judged != {"grades"} and any(part.qrels is not None for part in parts):
-        qrels = {query: given for part in parts for query, given in (part.qrels or {}).items()}
-    manifest = {
-        "collection": {"name": " + ".join(str(store) for store in stores), "fingerprint": ""},
-        "retriever": {},
-        "order": orders.pop() if len(orders) == 1 else None,
-        "judgments": "grades" if judged == {"grades"} else None if qrels is None else "qrels.trec",
-        **{key: stores[0].manifest[key] for key in ("features",) if key in stores[0].manifest},
-    }
-    store = Store(manifest, parts=stores, qrels=qrels)
-    return Lists(
-        store,
-        np.concatenate([part.queries + start for part, start in zip(parts, first_query[:-1], strict=True)]),
-        np.concatenate([part.starts + start for part, start in zip(parts, first_row[:-1], strict=True)]),
-        np.concatenate([part.lengths for part in parts]),
-    )

@@ -100,38 +100,24 @@ def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], d
         The queries in the order given, each with its documents, best first; ties in the order of the collection.
     """
     encoded = encoder.queries([query.text for query in queries])
-    best = Best(len(queries), depth)
+    best = np.full((len(queries), depth), -np.inf, dtype=np.float32)
+    places = np.full((len(queries), depth), -1, dtype=np.int64)  # -1 if there are fewer documents
     ids: list[str] = []
     with tqdm(vectors.blocks(), "searching", unit=" blocks", disable=None) as bar:
         for names, block in bar:
             for start in range(0, len(queries), QUERIES):
                 part = slice(start, start + QUERIES)
-                best.add(part, encoded[part] @ block.T, len(ids))
+                _best(best[part], places[part], encoded[part] @ block.T, len(ids))
             ids += names
     return {
         query.id: [Scored(ids[at], float(score)) for at, score in zip(places, scores, strict=True) if at >= 0]
-        for query, places, scores in zip(queries, best.places, best.scores, strict=True)
+        for query, places, scores in zip(queries, places, best, strict=True)
     }
 
 
-class Best:
-    """The highest scores of every query so far, ``[Q, depth]``, best first; of equal ones, the first."""
-
-    def __init__(self, queries: int, depth: int) -> None:
-        self.scores = np.full((queries, depth), -np.inf, dtype=np.float32)
-        self.places = np.full((queries, depth), -1, dtype=np.int64)  # where they came from; -1 where there were fewer
-
-    def add(self, part: slice, scores: Array, first: int) -> None:
-        """Add the scores of some queries, ``[n, B]``, with documents from place ``first`` on."""
-        before, depth = self.scores[part], self.scores.shape[1]
-        row, column = np.nonzero(scores > before[:, -1:])  # an equal one came later
-        if not len(row):
-            return
-        rows = np.concatenate([np.repeat(np.arange(len(before)), depth), row])
-        values = np.concatenate([before.ravel(), scores[row, column]])
-        places = np.concatenate([self.places[part].ravel(), column + first])
-        order = np.lexsort((places, -values, rows))
-        rank = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
-        kept = order[rank < depth]
-        self.scores[part] = values[kept].reshape(-1, depth)
-        self.places[part] = places[kept].reshape(-1, depth)
+def _best(scores: Array, places: Array, new: Array, first: int) -> None:
+    """Merge the scores of a block, ``[Q, B]``, that starts at a place, into the best of each query, ``[Q, depth]``."""
+    both = np.concatenate([scores, new], axis=1)
+    at = np.concatenate([places, np.broadcast_to(first + np.arange(new.shape[1]), new.shape)], axis=1)
+    order = np.argsort(-both, axis=1, kind="stable")[:, : scores.shape[1]]
+    scores[:], places[:] = np.take_along_axis(both, order, 1), np.take_along_axis(at, order, 1)

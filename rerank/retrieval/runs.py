@@ -17,7 +17,6 @@ from rerank.collections.base import checked_id, checked_ids
 from rerank.collections.records import NAMES, read_records
 from rerank.collections.tables import is_table, named_columns
 from rerank.errors import UserError
-from rerank.html import shown
 from rerank.progress import log, tqdm
 from rerank.storage.arrow import FLOAT32, Array, blocks
 from rerank.storage.files import COMPRESSED, atomic_write, read_lines
@@ -84,9 +83,6 @@ class RunTable(Mapping[str, list[Scored]]):
         queries, ids = np.repeat(np.array(self.queries, dtype=object), lengths), self.documents.to_pylist()
         ranks = np.arange(len(self.scores)) - np.repeat(self.offsets[:-1], lengths) + 1
         return pd.DataFrame({"query_id": queries, "doc_id": ids, "rank": ranks, "score": self.scores})
-
-    def _repr_html_(self) -> str:
-        return shown(repr(self), self.to_dataframe())
 
 
 Run: TypeAlias = Mapping[str, Sequence[Scored]]

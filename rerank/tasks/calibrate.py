@@ -71,7 +71,7 @@ def calibrate(
     opened = lists if isinstance(lists, Lists) else open_lists(lists, read_contract(Path(model)).get("columns", ()))
     if opened.qrels is None:
         raise UserError(f"--lists: {opened.store} has no judgments; make them with `rerank retrieve --qrels`")
-    opened = opened.select(opened.judged & (opened.lengths > 0)).cut(depth)
+    opened = opened.select(opened.judged & (opened.lengths > 0)).to_rerank(depth)
     if len(opened) < FOLDS:
         raise UserError(f"--lists: {len(opened)} judged queries are too few for {FOLDS} folds; give more")
     if shared := shared_queries(opened, model):

@@ -86,4 +86,4 @@ def lists_to_score(model: ModelLike, lists: ListsLike, depth: int | None, token_
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
     contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
     opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("columns", ()))
-    return opened.cut(depth)
+    return opened.to_rerank(depth)

@@ -93,12 +93,6 @@ def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, c
     assert collection.document_count() == (None if compressed else 2)
 
 
-def test_files_without_judgments(tmp_path: Path) -> None:
-    write(tmp_path, {"docs.jsonl": '{"docno": "x", "contents": "y"}\n', "queries.tsv": "1\ta\n"})
-    assert list(open_collection(f"files:{tmp_path}").documents()) == [Document("x", "y")]
-    assert open_collection(f"files:{tmp_path}").qrels() is None
-
-
 def test_files_that_are_missing_or_double(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no docs\.tsv or docs\.jsonl in this folder"):
         open_collection(f"files:{tmp_path}")

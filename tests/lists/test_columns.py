@@ -10,18 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.add import add_runs
-from rerank.lists.columns import named_files
 from tests.builders import contents, make_lists, make_lists_with_added
 
 
-def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None:
+def test_column_is_read_by_every_view_of_the_lists(tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     rows = len(lists.store.document)
     lists.store.add_column("teacher", np.arange(rows) / 8)
@@ -33,7 +30,7 @@ def test_a_column_comes_back_for_every_view_of_the_lists(tmp_path: Path) -> None
     np.testing.assert_array_equal(some.column("teacher"), lists.starts[[5, 2]] / 8)
 
 
-def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_matrix_reads_columns_in_the_given_order(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     pairs = np.arange(2.0 * lists.size).reshape(-1, 2)
     lists.store.add_column("two", pairs, names=["first", "second"])
@@ -49,17 +46,6 @@ def test_columns_stand_side_by_side_in_the_order_asked_for(tmp_path: Path) -> No
         lists.matrix(["two/third"])
 
 
-@given(st.integers(1, 40), st.integers(1, 4), st.randoms(use_true_random=False))
-def test_blocks_do_not_change_a_column(tmp_path_factory: pytest.TempPathFactory, size: int, width: int, random) -> None:  # type: ignore[no-untyped-def]
-    lists = make_lists(tmp_path_factory.mktemp("lists"))
-    values = np.array(
-        [[random.choice([0.0, -1.5, float("nan"), 3e38]) for _ in range(width)] for _ in range(lists.size)]
-    )
-    blocks = (values[start : start + size] for start in range(0, lists.size, size))
-    lists.store.add_column("x", blocks, names=[str(i) for i in range(width)])
-    np.testing.assert_array_equal(Lists.open(lists.store.folder).matrix(["x"]), values.astype(np.float32))
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -72,7 +58,7 @@ def test_blocks_do_not_change_a_column(tmp_path_factory: pytest.TempPathFactory,
         pytest.param("", lambda v: v, "letters, digits", id="no name"),
     ],
 )
-def test_columns_that_cannot_be(tmp_path: Path, name: str, change, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_add_column_refuses_bad_columns(tmp_path: Path, name: str, change, message: str) -> None:  # type: ignore[no-untyped-def]
     lists = make_lists(tmp_path)
     folder = lists.store.folder
     assert folder is not None
@@ -82,7 +68,7 @@ def test_columns_that_cannot_be(tmp_path: Path, name: str, change, message: str)
     assert sorted(path.name for path in folder.rglob("*")) == before, "nothing half-written"
 
 
-def test_a_column_of_other_candidates_is_refused(tmp_path: Path) -> None:
+def test_column_refuses_other_candidates(tmp_path: Path) -> None:
     one, other = make_lists(tmp_path / "one"), make_lists(tmp_path / "other", seed=1)
     assert one.store.folder is not None and other.store.folder is not None
     shutil.copy(other.store.folder / "columns" / "bm25.arrow", one.store.folder / "columns" / "splade.arrow")
@@ -90,13 +76,7 @@ def test_a_column_of_other_candidates_is_refused(tmp_path: Path) -> None:
         Lists.open(one.store.folder).column("splade")
 
 
-@pytest.mark.parametrize(("path", "name"), [("run.bm25.trec", "run.bm25"), ("x.trec.gz", "x"), ("my run!", "my_run")])
-def test_columns_are_called_after_their_files(tmp_path: Path, path: str, name: str) -> None:
-    (tmp_path / path).touch()
-    assert list(named_files([str(tmp_path / path)])) == [name]
-
-
-def test_a_damaged_column_can_be_removed_and_made_again(tmp_path: Path) -> None:
+def test_drop_column_removes_a_damaged_column(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     lists.store.add_column("teacher", np.ones(lists.size))
     path = lists.store.column_path("teacher")
@@ -137,7 +117,7 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool) -> None:
+def test_add_runs_reads_every_format(tmp_path: Path, kind: str, shuffled: bool) -> None:
     lists = make_lists(tmp_path)
     frame = frame_of(lists)
     frame = frame.sample(frac=1, random_state=0) if shuffled else frame
@@ -149,7 +129,7 @@ def test_every_format_says_the_same(tmp_path: Path, kind: str, shuffled: bool) -
     assert coverage.candidates == (-(-lists.size // 2), lists.size)
 
 
-def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_resumes_and_drops_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "lists")
     lists = make_lists(tmp_path)
     write_trec(frame_of(lists), tmp_path / "a.trec")
@@ -177,46 +157,22 @@ def test_several_at_once_again_and_dropped(tmp_path: Path, capsys: pytest.Captur
     assert [line.startswith("rerank: error: ") for line in capsys.readouterr().err.splitlines()[-3:]] == [True] * 3
 
 
-def bad_files(lists: Lists, folder: Path) -> dict[str, tuple[str, str]]:
-    """Files that cannot become columns: what they are called, and what the one line has to say.
-
-    Faults that a file has as a run, too, are tested with runs.
-    """
-    pairs = lists.to_dataframe()[["query_id", "doc_id"]].itertuples(index=False)
-    rows = [f"{query} Q0 {document} 1 9.5 x\n" for query, document in pairs]
-
-    def write(name: str, content: str) -> str:
-        (folder / name).write_text(content)
-        return str(folder / name)
-
-    good = pd.DataFrame([row.split()[0:3:2] for row in rows], columns=["query_id", "doc_id"]).assign(score=1.0)
-    good.assign(score="high").to_parquet(folder / "words.parquet")
-    good.assign(score=np.where(good.index == 3, np.inf, 1.0)).to_parquet(folder / "inf.parquet")
-    return {
-        "a pair twice": (
-            write("g.trec", "".join(rows) + rows[0]),
-            r"g\.trec: query .* has document .* twice",
-        ),
-        "empty": (write("h.trec", ""), r"h\.trec: is empty"),
-        "other collection": (write("l.trec", "77 Q0 MS_1 1 9.5 x\n"), "0 of 12 queries only; its ids are such as '77'"),
-        "one query in twelve": (write("m.trec", rows[0]), "1 of 12 queries only"),
-        "no header": (write("n.csv", "q0,d1,2.5\nq1,d1,2\n"), r"n\.csv: columns .* are of no known shape"),
-        "a cell too many": (write("o.csv", "qid,docno,score\nq0,d1,1,2\n"), r"o\.csv: row 1: 4 columns; expected 3"),
-        "a name twice": (write("p.csv", "qid,qid,docno,score\n1,1,2,3\n"), r"p\.csv: has two columns 'qid'"),
-        "no score": (write("q.csv", "qid,docno,text\nq0,d1,x\n"), r"q\.csv: has no column score"),
-        "text in Parquet": (str(folder / "words.parquet"), r"words\.parquet: query .* score 'high'"),
-        "infinite in Parquet": (str(folder / "inf.parquet"), r"inf\.parquet: query .* score inf"),
-        "a bad name": (f"a/b={write('y.trec', ''.join(rows))}", "letters, digits"),
-        "the same name": (f"bm25={write('z.trec', ''.join(rows))}", "has a column bm25 already, made from something"),
-    }
-
-
-def test_bad_files_are_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_refuses_bad_files_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lists = make_lists(tmp_path)
     before = contents(tmp_path / "lists")
-    for what, (word, message) in bad_files(lists, tmp_path).items():
-        assert main(["add", "--lists", str(tmp_path / "lists"), "--run", word]) == 2, what
-        lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == 1 and lines[0].startswith("rerank: error: "), (what, lines)
-        assert re.search(message, lines[0]), (what, lines)
-        assert contents(tmp_path / "lists") == before, what
+    query, document = lists.query_ids[0], lists.document_ids(lists.documents[:1])[0]
+    row = f"{query} Q0 {document} 1 9.5 x\n"
+    for name, content, message in [
+        ("g.trec", row + row, r"g\.trec: query .* has document .* twice"),
+        ("h.trec", "", r"h\.trec: is empty"),
+        ("l.trec", "77 Q0 MS_1 1 9.5 x\n", "0 of 12 queries only; its ids are such as '77'"),
+        ("m.trec", row, "1 of 12 queries only"),
+        ("n.csv", "q0,d1,2.5\nq1,d1,2\n", r"n\.csv: columns .* are of no known shape"),
+        ("q.csv", "qid,docno,text\nq0,d1,x\n", r"q\.csv: has no column score"),
+        ("bm25.trec", row, "1 of 12 queries only|has a column bm25 already, made from something"),
+    ]:
+        (tmp_path / name).write_text(content)
+        assert main(["add", "--lists", str(tmp_path / "lists"), "--run", str(tmp_path / name)]) == 2, name
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("rerank: error: ") and re.search(message, line), line
+        assert contents(tmp_path / "lists") == before, name

@@ -27,7 +27,7 @@ def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
 
 
-def test_an_unjudged_query_of_a_text_that_is_kept_back_is_left_out() -> None:
+def test_keep_back_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
     """It has nothing to validate by, and training on it would be training on a validation query."""
     lists = questions(["a", "b", "a", "b"], judged=["q0", "q1"])
     train, validation = keep_back(lists, 0.5, 1)
@@ -36,12 +36,12 @@ def test_an_unjudged_query_of_a_text_that_is_kept_back_is_left_out() -> None:
     assert validation.query_ids[0] in ("q0", "q1")
 
 
-def test_a_share_that_leaves_nothing_to_train_on_is_refused() -> None:
+def test_keep_back_refuses_to_hold_out_all() -> None:
     with pytest.raises(UserError, match=r"data\.validation_share: keeps back all the texts there are"):
         keep_back(questions(["a", "a", "a"]), 0.1, 1)
 
 
-def test_queries_that_belong_together_have_to_fill_the_folds(tmp_path: Path) -> None:
+def test_folds_data_refuses_too_few_groups(tmp_path: Path) -> None:
     questions(["a", "b", "a"]).save(tmp_path / "lists")
     with pytest.raises(UserError, match="has too few groups of queries for 3 folds"):
         FoldsData(str(tmp_path / "lists"), 1, 3, groups="none").splits(1)
@@ -49,7 +49,7 @@ def test_queries_that_belong_together_have_to_fill_the_folds(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("share", [0, 0.25, 0.5])
 @pytest.mark.parametrize("named", [False, True])
-def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, named: bool) -> None:
+def test_lists_data_refuses_shared_queries(tmp_path: Path, share: float, named: bool) -> None:
     """All of them are counted at once, whatever is kept back: by id and, under other ids, by text."""
     texts = [f"how do I fix it, question {i}" for i in range(20)]
     everything = questions(texts)
@@ -66,7 +66,7 @@ def test_no_test_query_is_trained_or_validated_on(tmp_path: Path, share: float, 
     )
 
 
-def test_validation_and_test_lists_have_their_candidates_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_hide_added_documents_except_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was added to train on would tell elsewhere which documents are relevant."""
     lists = make_lists_with_added(tmp_path)
     assert lists.with_added().size > lists.size
@@ -84,7 +84,7 @@ FOLDS = [["q0", "q3", "q6", "q9"], ["q1", "q4", "q7", "q10"], ["q2", "q5", "q8",
 
 
 @pytest.mark.parametrize("fold", [1, 2, 3])
-def test_a_fold_tests_the_one_before_validates_the_others_train(lists: Lists, tmp_path: Path, fold: int) -> None:
+def test_folds_data_assigns_folds(lists: Lists, tmp_path: Path, fold: int) -> None:
     source = str(tmp_path / "folds.json")
     Path(source).write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "unknown"]]))
     splits = FoldsData(str(lists.store.folder), fold, folds=3, assignment=source).splits(0)
@@ -96,7 +96,7 @@ def test_a_fold_tests_the_one_before_validates_the_others_train(lists: Lists, tm
 
 
 @pytest.mark.parametrize(("number", "left"), [("bm25", 2), ("clicks", 3)])
-def test_only_lists_in_an_order_are_cut(number: str, left: int, tmp_path: Path) -> None:
+def test_depth_cuts_only_ordered_lists(number: str, left: int, tmp_path: Path) -> None:
     """Numbers by which no list is sorted are features, and a cut would be of whichever came first."""
     numbers = [3, 2, 1] * 4 if number == "bm25" else [5, 8, 1] * 4
     rows = {"query_id": [f"q{i // 3}" for i in range(12)], "doc_id": list(range(12)), number: numbers}
@@ -108,7 +108,7 @@ def test_only_lists_in_an_order_are_cut(number: str, left: int, tmp_path: Path) 
         assert lists is not None and set(lists.lengths.tolist()) == {left}
 
 
-def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
+def test_folds_data_refuses_bad_assignments(lists: Lists, tmp_path: Path) -> None:
     file = tmp_path / "folds.json"
     file.write_text(json.dumps(FOLDS))
 
@@ -131,7 +131,7 @@ def test_what_cannot_work_is_refused(lists: Lists, tmp_path: Path) -> None:
     refused("not JSON")
 
 
-def test_shards_together_are_the_whole(tmp_path: Path) -> None:
+def test_lists_data_joins_shards(tmp_path: Path) -> None:
     """Lists built side by side from Parquet shards; documents come in several of them."""
     rows = make_lists(tmp_path / "made").to_dataframe().fillna({"grade": 0})
     shard = rows["query_id"].factorize()[0] // 4
@@ -149,7 +149,7 @@ def test_shards_together_are_the_whole(tmp_path: Path) -> None:
         ListsData(f"{tmp_path}/shard-*").splits(1)
 
 
-def test_a_tilde_is_the_home_folder_in_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_expand_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     make_lists(tmp_path)
     (tmp_path / "x.trec").write_text("q0 Q0 d0 1 2.0 t\n")

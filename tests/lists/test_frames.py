@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rerank.collections import Query, open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
-from rerank.lists.view import concat
+from rerank.lists.concat import concat
 from tests.builders import make_lists, random_run, write_collection
 
 NUMBERS = st.floats(width=32, allow_infinity=False)
@@ -38,7 +38,7 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
 
 
 @given(frames().filter(lambda frame: "grade" in frame.columns))
-def test_grades_are_the_judgments_unless_others_are_given(frame: pd.DataFrame) -> None:
+def test_grades_are_judgments_unless_qrels_are_given(frame: pd.DataFrame) -> None:
     lists = Lists.from_dataframe(frame)
     expected: dict[str, dict[str, int]] = {}
     for row in frame.itertuples():
@@ -57,7 +57,7 @@ def test_grades_are_the_judgments_unless_others_are_given(frame: pd.DataFrame) -
         assert saved.qrels == expected and saved.size == cut.size
 
 
-def test_joined_lists_keep_the_judgments_of_those_that_have_some() -> None:
+def test_concat_keeps_judgments_of_some_parts() -> None:
     rows = {"query_id": ["1", "1"], "doc_id": ["a", "b"], "bm25": [2.0, 1.0]}
     judged = Lists.from_dataframe(pd.DataFrame(rows | {"grade": [0, 1]}))
     other = Lists.from_dataframe(pd.DataFrame(rows | {"query_id": ["2", "2"]}))
@@ -84,7 +84,7 @@ def two(folder: Path) -> tuple[Lists, Lists, Lists]:
 
 
 @pytest.mark.parametrize("added", [False, True])
-def test_joined_lists_are_the_lists_of_the_whole(tmp_path: Path, added: bool) -> None:
+def test_concat_equals_the_whole(tmp_path: Path, added: bool) -> None:
     whole, *parts = two(tmp_path)
     if added:
         whole, parts = whole.with_added(), [part.with_added() for part in parts]
@@ -100,7 +100,7 @@ def test_joined_lists_are_the_lists_of_the_whole(tmp_path: Path, added: bool) ->
         assert joined.run() == whole.run()
 
 
-def test_a_query_twice_cannot_be_joined(tmp_path: Path) -> None:
+def test_concat_refuses_a_query_twice(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     with pytest.raises(UserError, match="query 'q0' is in"):
         concat([lists, lists])
@@ -108,7 +108,7 @@ def test_a_query_twice_cannot_be_joined(tmp_path: Path) -> None:
         concat([lists, Lists.from_dataframe(pd.DataFrame({"query_id": ["x"], "doc_id": ["y"]}))])
 
 
-def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptureFixture) -> None:
+def test_order_is_the_column_that_sorts_all_rows(caplog: pytest.LogCaptureFixture) -> None:
     """Not a column that happens to come first; and nothing at all where rows are shuffled, which is said."""
     frame = pd.DataFrame({"query": ["x"] * 3, "text": ["a", "b", "c"], "length": [5, 9, 7], "bm25": [3.0, 2.0, np.nan]})
     assert Lists.from_dataframe(frame).store.order == "bm25"
@@ -133,7 +133,7 @@ def test_the_first_stage_is_what_the_rows_are_sorted_by(caplog: pytest.LogCaptur
 
 @settings(max_examples=40)
 @given(frame=frames())
-def test_a_data_frame_round_trips(frame: pd.DataFrame) -> None:
+def test_from_dataframe_round_trips(frame: pd.DataFrame) -> None:
     lists = Lists.from_dataframe(frame)
     found = lists.to_dataframe()
     back = Lists.from_dataframe(found)

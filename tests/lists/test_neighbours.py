@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from rerank.errors import UserError
 from rerank.lists import Lists
+from rerank.lists.concat import concat
 from rerank.lists.data import ListsData, keep_back
 from rerank.lists.folds import FoldsData, drawn_folds
 from rerank.lists.neighbours import grouped, relevant_links, seen_queries
-from rerank.lists.view import concat
 from rerank.storage.files import say_once
 
 
@@ -133,7 +133,7 @@ def test_data_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFix
     assert alone.validation is not None and found.validation is not None
     assert seen_queries(alone.validation.qrels or {}, [alone.train.qrels or {}])
     assert not seen_queries(found.validation.qrels or {}, [found.train.qrels or {}])
-    with pytest.raises(UserError, match="some of it"):
+    with pytest.raises(UserError, match="expected auto or none"):
         from rerank.training.configuration import check
 
         check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.groups=some of it"])

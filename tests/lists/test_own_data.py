@@ -15,10 +15,7 @@ import rerank
 from rerank.collections import as_qrels, read_qrels
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.lists.data import check_disjoint
-from rerank.lists.view import concat
 from rerank.retrieval.runs import read_run
-from tests.builders import make_lists_with_added
 from tests.builders import write_packed as write
 
 NAN, NONE = float("nan"), None
@@ -286,18 +283,6 @@ def test_right_data_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_two_frames_without_ids_are_two_data_sets() -> None:
-    one = Lists.from_dataframe({"query": ["x", "y"], "text": ["s", "t"], "grade": [1, 0]})
-    other = Lists.from_dataframe({"query": ["z"], "text": ["s"], "grade": [1]})
-    check_disjoint(one, {"validation": other})
-    assert concat([one, other]).query_texts == ["x", "y", "z"]
-    same = Lists.from_dataframe({"query": ["y"], "text": ["u"], "grade": [1]})
-    with pytest.raises(
-        UserError, match=r"validation: 1 of 1 queries are in the training lists, too, such as 'y' \(id q"
-    ):
-        check_disjoint(one, {"validation": same})
-
-
 def test_save_writes_judgments_and_run_for_other_tools(tmp_path: Path) -> None:
     """Its judgments and its run are files that the commands and other programs read; what is not judged stays so."""
     for grade in ([1, 0, 0], [1, NAN, -1]):
@@ -310,16 +295,3 @@ def test_save_writes_judgments_and_run_for_other_tools(tmp_path: Path) -> None:
         assert Lists.from_dataframe(tmp_path / "e.parquet").qrels == given_.qrels
     lists(grade=..., bm25=...).save(tmp_path / "l", replace=True)
     assert not (tmp_path / "l" / "qrels.trec").exists() and not (tmp_path / "l" / "run.trec").exists()
-
-
-def test_added_documents_are_in_no_run(tmp_path: Path) -> None:
-    added = make_lists_with_added(tmp_path / "a").with_added()
-    assert added.store.added.any()
-    added.save(tmp_path / "l")
-    assert Lists.open(tmp_path / "l").run() == read_run(tmp_path / "l" / "run.trec")
-
-
-def test_lists_say_what_they_are() -> None:
-    shown = "Lists('data frame': 2 queries (2 judged), 3 candidates; columns bm25)"
-    assert str(lists()) == repr(lists()) == shown
-    assert "(1 judged)" in str(lists(grade=[1, 0, NAN])) and "(0 judged)" in str(lists(grade=...))

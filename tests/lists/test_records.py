@@ -18,7 +18,7 @@ from datasets import Dataset, DatasetDict, load_from_disk
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.lists.view import concat
+from rerank.lists.concat import concat
 
 
 def shown(lists: Lists) -> list[tuple[Any, ...]]:
@@ -263,22 +263,6 @@ def test_from_dataset_refuses_bad_records_in_one_line(case: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         Lists.from_dataset(given)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
-
-
-def test_advice_about_duplicates_works_on_rows_with_lists() -> None:
-    rows = [{"query": "x", "docs": ["s", "t", "s"], "labels": [1, 0, 0]}]
-    with pytest.raises(UserError, match="but another grade; keep one"):
-        Lists.from_dataset(rows)
-    kept = [{"query": "x", "docs": ["s", "t"], "labels": [1, 0]}]
-    assert shown(Lists.from_dataset(kept)) == [("x", "s", 1), ("x", "t", 0)]
-
-
-def test_one_candidate_a_list_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    lists = Lists.from_dataset([{"anchor": "x", "positive": "s"}, {"anchor": "y", "positive": "t"}])
-    assert lists.grades.tolist() == [1, 1] and "every list has one candidate" in caplog.text
-    caplog.clear()
-    Lists.from_dataset([{"question": "x", "answer": "s"}, {"question": "y", "answer": "t"}])
-    assert "every list has one candidate" in caplog.text
 
 
 def test_saved_data_sets_and_the_hub(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rerank.storage.files import read_json, write_json
 from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
 
-def test_lists_hold_the_run_the_texts_and_the_grades(tmp_path: Path) -> None:
+def test_build_lists_stores_run_texts_and_grades(tmp_path: Path) -> None:
     name = write_collection(tmp_path / "c")
     collection = open_collection(name)
     run = {query: ranked[:10] for query, ranked in random_run(name, [20, 0, 7, 20]).items()}
@@ -72,7 +72,7 @@ def test_added_relevant_documents_are_for_training_only(tmp_path: Path) -> None:
     assert other.run() == read_run(tmp_path / "lists" / "run.trec")
 
 
-def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> None:
+def test_build_lists_refuses_a_run_of_another_collection(tmp_path: Path) -> None:
     collection = open_collection(write_collection(tmp_path / "c"))
     with pytest.raises(UserError, match="'d99'"):
         build_lists(collection, {"q1": [Scored("d99", 1.0)]}, tmp_path / "lists")
@@ -81,7 +81,7 @@ def test_a_run_that_does_not_fit_the_collection_is_refused(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["c"], "nothing may be left behind"
 
 
-def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
+def test_open_refuses_other_versions_and_broken_folders(tmp_path: Path) -> None:
     folder = make_lists(tmp_path).store.folder
     with pytest.raises(UserError, match="not a lists folder"):
         Lists.open(tmp_path / "collection")
@@ -99,9 +99,7 @@ def test_other_versions_and_broken_folders_are_refused(tmp_path: Path) -> None:
         Lists.open(folder)
 
 
-def test_empty_documents_and_queries_without_candidates_are_kept_and_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_build_lists_counts_empty_documents_and_lists(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "c"
     folder.mkdir()
     (folder / "docs.tsv").write_text("a\thello\nb\t\n")

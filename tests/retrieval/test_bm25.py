@@ -72,7 +72,7 @@ def of(text: str) -> Texts:
     return Texts({"a": text}, {"q": "x"}, name="own:docs/α")
 
 
-def test_an_index_is_built_once_and_found_by_its_hash(home: Path) -> None:
+def test_build_index_builds_once(home: Path) -> None:
     collection = of("text")
     index = build_index(collection)
     assert index.parent == home / "indexes"
@@ -82,7 +82,7 @@ def test_an_index_is_built_once_and_found_by_its_hash(home: Path) -> None:
     assert build_index(of("other")) != index
 
 
-def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path) -> None:
+def test_build_index_leaves_nothing_after_an_error(tmp_path: Path, home: Path) -> None:
     (tmp_path / "docs.tsv").write_text("a\tb\nc\n")
     with pytest.raises(UserError, match="2: 1 columns"):
         build_index(open_collection(f"files:{tmp_path}"))
@@ -90,7 +90,7 @@ def test_an_error_among_the_documents_leaves_no_index(tmp_path: Path, home: Path
 
 
 @pytest.mark.slow
-def test_a_killed_build_leaves_nothing_that_looks_complete(tmp_path: Path, home: Path, fruit: Collection) -> None:
+def test_build_index_leaves_nothing_complete_when_killed(tmp_path: Path, home: Path, fruit: Collection) -> None:
     script = """
 import os, signal, sys
 from rerank.collections.folders import FilesFolder
@@ -128,7 +128,7 @@ def stored(tmp_path: Path) -> dict[str, Path]:
     return {option: foreign_index(tmp_path / option, [("1", "plain <b>text</b>")], option) for option in options}
 
 
-def test_a_lucene_index_is_a_collection_and_its_own_index(stored: dict[str, Path]) -> None:
+def test_lucene_collection_is_its_own_index(stored: dict[str, Path]) -> None:
     for option in ("-storeRaw", "-storeContents"):
         collection = open_collection(f"lucene:{stored[option]}")
         assert list(collection.documents()) == [Document("1", "plain <b>text</b>")]

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rerank import Texts
 from rerank.collections import Document, Query
 from rerank.retrieval import dense
-from rerank.retrieval.dense import Best, Vectors, build_vectors, search_dense
+from rerank.retrieval.dense import Vectors, build_vectors, search_dense
 from rerank.storage.arrow import Array
 
 
@@ -34,27 +32,8 @@ class Letters:
         return counts / np.maximum(np.linalg.norm(counts, axis=1, keepdims=True), 1e-9)
 
 
-@given(
-    scores=st.lists(st.lists(st.integers(-3, 3), min_size=7, max_size=7), min_size=1, max_size=4),
-    depth=st.integers(1, 9),
-    cuts=st.sets(st.integers(1, 6)),
-)
-def test_the_best_are_those_of_a_stable_sort_however_they_are_cut(
-    scores: list[list[int]], depth: int, cuts: set[int]
-) -> None:
-    table = np.array(scores, dtype=np.float32)
-    best = Best(len(table), depth)
-    for start, end in zip([0, *sorted(cuts)], [*sorted(cuts), 7], strict=True):
-        best.add(slice(0, len(table)), table[:, start:end], start)
-    for row, places, found in zip(table, best.places, best.scores, strict=True):
-        expected = np.argsort(-row, kind="stable")[:depth]
-        assert places[: len(expected)].tolist() == expected.tolist()
-        assert found[: len(expected)].tolist() == row[expected].tolist()
-        assert (places[len(expected) :] == -1).all()
-
-
 @pytest.mark.parametrize("block", [1, 2, 100])
-def test_the_nearest_documents_are_found(home: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+def test_search_dense_finds_the_nearest_documents(home: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(dense, "BLOCK", block)
     texts = Texts({"1": "aab", "2": "bbb", "3": "abc", "4": "bb"}, {"x": "b", "y": "ccc"})
     encoder = Letters()
@@ -67,7 +46,7 @@ def test_the_nearest_documents_are_found(home: Path, monkeypatch: pytest.MonkeyP
     assert encoder.seen == 4  # found again
 
 
-def test_what_was_killed_goes_on_behind_the_last_whole_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_vectors_resumes_after_the_last_whole_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "BLOCK", 2)
     documents = [Document(str(i), "abc"[i % 3]) for i in range(7)]
     encoder = Letters()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from rerank.errors import UserError
 from rerank.retrieval import Scored, read_run, write_run
-from rerank.retrieval.runs import as_float32, strictly_decreasing
+from rerank.retrieval.runs import strictly_decreasing
 from tests.builders import write_packed
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -32,7 +32,6 @@ NUMBERS = st.one_of(
     ),
 )
 SCORES = st.lists(NUMBERS, max_size=30)
-SORTED = SCORES.map(lambda scores: sorted(scores, reverse=True))
 
 
 @given(SCORES)
@@ -45,18 +44,6 @@ def test_scores_strictly_decrease_and_stay_finite(scores: list[float]) -> None:
     assert len(result) == len(scores)
     assert np.isfinite(result).all()
     assert (result[1:] < result[:-1]).all()
-
-
-@given(SORTED)
-def test_a_score_is_lowered_no_further_than_needed(scores: list[float]) -> None:
-    """The definition, one score after the other: below the one before, or as it was."""
-    expected: list[np.float32] = []
-    for score in as_float32(scores):
-        with np.errstate(over="ignore"):
-            below = np.nextafter(expected[-1], np.float32(-np.inf)) if expected else np.float32(np.inf)
-        expected.append(min(score, below))
-    if expected and np.isfinite(expected[-1]):
-        assert strictly_decreasing(scores).tolist() == [float(score) for score in expected]
 
 
 IDS = st.text("abz019-_.é😀", min_size=1, max_size=4)

@@ -4,7 +4,6 @@ import gzip
 import logging
 import os
 import random
-import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +17,6 @@ from rerank.storage.files import (
     atomic_folder,
     atomic_write,
     check_apart,
-    digest,
     open_binary,
     read_lines,
     read_text,
@@ -77,22 +75,11 @@ WHOLE = gzip.compress(random.Random(1).randbytes(1000).hex().encode())
         pytest.param(WHOLE[:30] + b"zzzz" + WHOLE[34:], id="overwritten"),
     ],
 )
-def test_a_damaged_compressed_file_is_named(tmp_path: Path, data: bytes) -> None:
+def test_read_lines_names_a_damaged_file(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "damaged.gz"
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"damaged\.gz: cannot be decompressed"):
         list(read_lines(path))
-
-
-def test_digest_tells_parts_and_contents_apart(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.write_text("same")
-    two.write_text("same")
-    assert digest(one) == digest(two)
-    two.write_text("other")
-    assert len({digest(one), digest(two), digest("same"), digest("sa", "me"), digest("sam", "e"), digest()}) == 6
-    assert digest("a", b"b") == digest(b"a", "b")
-    assert len(digest("a")) == len(digest()) == 16
 
 
 def test_atomic_write_is_whole_or_nothing(tmp_path: Path) -> None:
@@ -124,28 +111,7 @@ def test_atomic_folder_is_whole_or_nothing(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["folder"]
 
 
-def test_atomic_folder_keeps_the_old_folder_until_the_new_one_can_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A process that is killed at a rename leaves the old folder at its place or beside it."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "weights").write_text("old")
-    present: list[bool] = []
-
-    def rename(source: str | Path, target: str | Path) -> None:
-        present.append(any(path.read_text() == "old" for path in tmp_path.rglob("weights")))
-        real(source, target)
-
-    real = os.rename
-    monkeypatch.setattr(os, "rename", rename)
-    with atomic_folder(tmp_path / "model", replace=True) as temporary:
-        (temporary / "weights").write_text("new")
-    assert present
-    assert all(present)
-    assert (tmp_path / "model" / "weights").read_text() == "new"
-
-
-def test_the_file_or_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
+def test_atomic_writes_replace_the_target_of_a_link(tmp_path: Path) -> None:
     far, links = tmp_path / "far", [tmp_path / "file", tmp_path / "folder"]
     far.mkdir()
     for link in links:
@@ -156,20 +122,6 @@ def test_the_file_or_folder_behind_a_link_is_replaced(tmp_path: Path) -> None:
             (folder / name).touch()
         assert (far / "file").read_text() == name and os.listdir(far / "folder") == [name]
     assert all(link.is_symlink() for link in links) and sorted(os.listdir(far)) == ["file", "folder"]
-
-
-def test_pipes_are_written_to(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
-    reader.start()
-    with atomic_write(pipe) as file:
-        file.write(TEXT)
-    reader.join(timeout=10)
-    assert read == [TEXT]
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-    assert os.listdir(tmp_path) == ["pipe"]
 
 
 def test_standard_output_is_written_to(tmp_path: Path) -> None:
@@ -192,7 +144,7 @@ def test_standard_output_is_written_to(tmp_path: Path) -> None:
         pytest.param(Path.touch, id="file"),
     ],
 )
-def test_a_folder_that_appears_meanwhile_is_neither_replaced_nor_joined(tmp_path: Path, appears) -> None:
+def test_atomic_folder_refuses_a_folder_that_appears_meanwhile(tmp_path: Path, appears) -> None:
     path = tmp_path / "folder"
     with pytest.raises(UserError, match="folder: exists already"), atomic_folder(path) as folder:
         (folder / "a").touch()
@@ -201,13 +153,13 @@ def test_a_folder_that_appears_meanwhile_is_neither_replaced_nor_joined(tmp_path
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_a_file_does_not_take_the_place_of_a_folder(tmp_path: Path) -> None:
+def test_atomic_write_refuses_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a folder"), atomic_write(tmp_path / "."):
         pass
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+def test_check_apart_refuses_to_overwrite_inputs(tmp_path: Path) -> None:
     """Nor by way of a link, behind a colon, or with the folder that it is in; commands are tried in tests/tasks."""
     for name in ("lists/run.trec", "beir/corpus.jsonl"):
         (tmp_path / name).parent.mkdir()
@@ -227,7 +179,7 @@ def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
     check_apart(tmp_path / "beir" / "new.json", qrels=beir)
 
 
-def test_of_many_writers_of_a_folder_one_succeeds(tmp_path: Path) -> None:
+def test_atomic_folder_lets_one_of_many_writers_succeed(tmp_path: Path) -> None:
     """All rename at once, past the check that the name is free."""
     path, together = tmp_path / "folder", threading.Barrier(8)
 
