@@ -10,7 +10,7 @@ where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in
 from __future__ import annotations
 
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -78,48 +78,40 @@ KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 
 
 def use_flat_encoder(network: Any) -> None:
-    """Let a network read flat chunks where :data:`SEEN` has them; otherwise it stays what it was."""
+    """Let a network read chunks without padding wherever :data:`SEEN` has one; otherwise it stays what it was."""
     reads = getattr(network, "reads", "cls")
+    base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
     if reads is None:  # a head that reads other states than CLS or their mean
         return
-    base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
-    base.reads_mean = reads == "mean"
     if network.config.model_type in KINDS and not network.config.is_decoder:
-        base.encoder.reads_mean = base.reads_mean
-        base.encoder.forward = MethodType(_encode, base.encoder)
+        reader, forward = base.encoder, cast(Any, _encode)
     elif network.config.model_type == "modernbert":  # ModernBERT, Ettin, gte-reranker-modernbert
-        if hasattr(network, "head"):
-            base.reads_mean = getattr(network.config, "classifier_pooling", "cls") == "mean"
-        base.forward = MethodType(read_modern, base)
+        reads = getattr(network.config, "classifier_pooling", "cls") if hasattr(network, "head") else reads
+        reader, forward = base, read_modern
     elif network.config.model_type in OWN_CODE and base.config._attn_implementation == NAME:
-        layers = base.transformer if hasattr(base, "transformer") else base.encoder
-        layers.reads_mean = base.reads_mean
-        layers.forward = MethodType(_read_own, layers)
+        reader, forward = base.transformer if hasattr(base, "transformer") else base.encoder, _read_own
+    else:
+        return
+    reader.reads_mean = reads == "mean"
+    reader.forward = MethodType(forward, reader)
+    network.reads_flat = True
 
 
 def use_flat_decoder(network: Any) -> None:
-    """The same for what reads from left to right and attends by :func:`rerank.kernels.interface.attention`."""
+    """Let a decoder read chunks without padding, if it uses :func:`rerank.kernels.interface.attention`."""
     network.base_model.forward = MethodType(_read_lasts, network.base_model)
+    network.reads_flat = True
 
 
 def reads_flat(network: Any) -> bool:
-    """Whether :func:`use_flat_encoder` let it read flat chunks."""
-    return _reader(network) is not None
-
-
-def _reader(network: Any) -> Any:
-    """The module whose forward pass reads flat chunks; None where there is none."""
-    base = getattr(network, getattr(network, "base_model_prefix", ""), None)
-    for module in (base, getattr(base, "encoder", None), getattr(base, "transformer", None)):
-        if getattr(getattr(module, "forward", None), "__func__", None) in READERS:
-            return module
-    return None
+    """Tell if a network reads chunks without padding."""
+    return getattr(network, "reads_flat", False)
 
 
 def can_share(network: Any) -> bool:
-    """Whether what all texts of a chunk begin with may be there once: where no token looks ahead and nothing drops."""
-    base = _reader(network)
-    if getattr(getattr(base, "forward", None), "__func__", None) is not _read_lasts:
+    """Tell if the common beginning of a chunk's texts may be read once: no token looks ahead, nothing is dropped."""
+    base = getattr(network, network.base_model_prefix)
+    if getattr(base.forward, "__func__", None) is not _read_lasts:
         return False
     return not network.training or not _drops(network)
 
@@ -191,10 +183,6 @@ def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
         states = sequences.mean(hidden) if layers.reads_mean else hidden[sequences.first]
         output.last_hidden_state = states[:, None]
     return output
-
-
-READERS = (_encode, read_modern, _read_lasts, _read_own)
-"""Forward passes that read flat chunks."""
 
 
 def _layer(layer: Any, hidden: Tensor, sequences: Sequences, cls_only: bool) -> Tensor:

@@ -21,7 +21,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.columns import check_added, given_column
 from rerank.models.contract import FUSION, MIX, add_to_contract, write_contract
-from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of, precisions
+from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
 
@@ -122,9 +122,7 @@ class Mixed(RanksTexts, Model):
         if name not in self.cosines or name not in lists.store.column_names:
             return
         ours, theirs = self.cosines[name], lists.store.entry(name).made
-        if theirs.get("number") != "cosine" or theirs["sha256"] == ours["sha256"]:
-            return
-        if theirs["sha256"] not in precisions(ours["model"]):
+        if theirs.get("number") == "cosine" and _files(theirs) != _files(ours):
             raise UserError(
                 f"the ranker mixes in column {name}, cosines by {ours['model']}, and {lists.store} has those of "
                 f"{theirs['model']}; remove them with `rerank add --drop {name}`{self._or_alone()}"
@@ -202,6 +200,11 @@ class Mixed(RanksTexts, Model):
     @classmethod
     def load(cls, folder: Path) -> Self:
         raise NotImplementedError("rerank.load reads the model and its weights")
+
+
+def _files(made: Mapping[str, str]) -> str:
+    """Return the hash of an embedding model's files, whatever its precision."""
+    return made["sha256"].partition("-")[0]
 
 
 def checked_mix(

@@ -67,7 +67,7 @@ def score_candidates(
         of = list_numbers(len(rows), starts)
         budget, workers = budget or scorer.budget, 1
         if device.type == "cpu":
-            budget, workers = min(budget, ON_A_CPU), 1 if scorer.alone else torch.get_num_threads()
+            budget, workers = min(budget, ON_A_CPU), torch.get_num_threads()
         same = inputs.representatives(rows)  # scored once: the place in a batch changes the last digits of a score
         scores, todo = np.empty(len(rows), dtype=np.float32), np.unique(same)
         training = scorer.training
@@ -181,9 +181,6 @@ class Scorer(Model, nn.Module):
 
     bf16: ClassVar[bool] = True
     """Whether ``precision: auto`` may choose bf16."""
-
-    alone: bool = False
-    """Whether a forward pass changes the model, so that there may be only one at a time."""
 
     @property
     def whole_batches(self) -> bool:

@@ -143,22 +143,6 @@ def test_scoring_needs_less_memory_with_one_thread_and_smaller_chunks(
     assert threads_of_a_new_thread() == threads
 
 
-def test_a_model_that_changes_itself_is_alone(tmp_path: Path, lists: Lists, threads: int) -> None:
-    """BigBird gives up its sparse attention at the first short batch."""
-    from transformers import AutoTokenizer, BigBirdConfig, BigBirdModel
-
-    tokenizer = AutoTokenizer.from_pretrained(make_model(tmp_path / "bert"))
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    BigBirdModel(BigBirdConfig(vocab_size=len(tokenizer), max_position_embeddings=128, **sizes)).save_pretrained(
-        tmp_path / "bird"
-    )
-    tokenizer.save_pretrained(tmp_path / "bird")
-    model = watched(tmp_path / "bird")
-    score_lists(model, model.inputs(lists), lists, budget=50)
-    assert len(model.seen) > 10
-    assert {ident for ident, _, _ in model.seen} == {threading.get_ident()}
-
-
 def test_scoring_computes_equal_pairs_once(model_folder: Path) -> None:
     model = watched(model_folder)
     texts = ["", "heat transfer", "", "a plate", "heat transfer", ""]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from rerank.errors import UserError, needed
 from rerank.models.contract import hash_model
 from rerank.models.weights import find_model
 from rerank.settings.ranges import Count, Positive, Rate, check_arguments
+from rerank.storage.files import read_json
 
 CONFIG = "adapter_config.json"
 """In the folder of an adapter."""
@@ -52,21 +52,15 @@ def adapted(network: Any, lora: LoRA, kind: str) -> Any:
         lora_dropout=lora.dropout,
         target_modules=lora.targets or "all-linear",
     )
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            return peft.get_peft_model(network, config)
-    except ValueError as error:
-        raise UserError(f"model.lora.targets: {str(error).splitlines()[0]}") from error
+    with warnings.catch_warnings(action="ignore"):
+        return peft.get_peft_model(network, config)
 
 
 def with_adapter(network: Any, folder: Path) -> Any:
     """Put the adapters of a folder into a network, to be used and trained further."""
     peft = needed("model.lora:", "peft", "lora")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of names that Transformers is about to change
-            return peft.PeftModel.from_pretrained(network, str(folder), is_trainable=True)
-    except (RuntimeError, ValueError, KeyError) as error:
-        raise UserError(f"{folder}: the adapter does not fit its base ({str(error).splitlines()[0]})") from error
+    with warnings.catch_warnings(action="ignore"):  # of names that Transformers is about to change
+        return peft.PeftModel.from_pretrained(network, str(folder), is_trainable=True)
 
 
 def save_adapter(model: Any, folder: Path, base: str) -> None:
@@ -79,19 +73,13 @@ def save_adapter(model: Any, folder: Path, base: str) -> None:
 
 def base_of(folder: Path, expected: str | None) -> Path:
     """Find the folder of the model that an adapter was trained on, by its :func:`hash_model` if that is known."""
-    try:
-        name = json.loads((folder / CONFIG).read_text(encoding="utf-8")).get(BASE)
-    except ValueError as error:
-        raise UserError(f"{folder / CONFIG}: not JSON ({error})") from error
-    if not isinstance(name, str) or not name:
+    name = read_json(folder / CONFIG)[BASE]
+    if not name:
         raise UserError(f"{folder}: an adapter that does not name its base; write it as {BASE} into {CONFIG}")
     try:
         base = find_model(name)
     except UserError as error:
-        name_it = "" if expected else f", or name where it is as {BASE} in {CONFIG}"
-        raise UserError(
-            f"{folder}: the base of this adapter is missing ({error}); copy the base there, or link it there{name_it}"
-        ) from error
+        raise UserError(f"{folder}: the base of this adapter is missing ({error}); copy or link it there") from error
     if expected not in (None, hash_model(base)):
         raise UserError(f"{folder}: an adapter of another base than {name}; copy the base that it was trained on there")
     return base

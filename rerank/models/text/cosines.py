@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 BATCH = 32
 """Texts of a forward pass; of several thousand that are given together those of similar length come together."""
-
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16", "fp16")
-"""Arithmetic in which an embedding model can be."""
 
 PAIRS = 1 << 15
 """Candidates whose two vectors are in memory together."""
@@ -64,7 +61,7 @@ class Embedder:
 
 
 def cosines(lists: Lists, encoder: Embedder, folder: Path | None = None) -> Array:
-    r"""The cosine :math:`u_q \cdot v_d` of every candidate, ``[T]`` float32; each distinct document is encoded once."""
+    r"""Compute the cosine :math:`u_q \cdot v_d` of every candidate, ``[T]``; distinct documents are encoded once."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="rerank-") as temporary:
             return cosines(lists, encoder, Path(temporary))
@@ -87,7 +84,7 @@ def cosines(lists: Lists, encoder: Embedder, folder: Path | None = None) -> Arra
 
 
 def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array:
-    """The cosine of each document of one query, ``[n]`` float32, its vectors rounded as those on disk are."""
+    """Compute the cosine of each document of one query, ``[n]`` float32, its vectors rounded as those on disk are."""
     if not documents:
         return np.zeros(0, dtype=np.float32)
     place = {document: number for number, document in enumerate(dict.fromkeys(documents))}
@@ -96,15 +93,10 @@ def cosines_of(query: str, documents: Sequence[str], encoder: Embedder) -> Array
     return found[[place[document] for document in documents]]  # equal texts have equal cosines
 
 
-def precisions(model: str) -> dict[str, Precision]:
-    """In which arithmetic an embedding model is, by the ids that it has so."""
-    files = hash_model(find_model(model))
-    return {f"{files}-{precision}": precision for precision in PRECISIONS}
-
-
 def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
-    """The embedding model that a column was made by, in the same arithmetic."""
-    if precision := precisions(made["model"]).get(made["sha256"]):
-        return Embedder(made["model"], precision)
+    """Load the embedding model that a column was made with, in the same precision."""
+    files, _, precision = made["sha256"].partition("-")
+    if hash_model(find_model(made["model"])) == files:
+        return Embedder(made["model"], cast(Precision, precision))
     why = f"{made['model']} is another model now than the one whose cosines are mixed in"
     raise UserError(f"column {column}: {why}; give the column, or make the ranker again")

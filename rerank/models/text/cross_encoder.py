@@ -28,7 +28,6 @@ from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, wr
 from rerank.models.scorer import ALONE, Scorer, score_candidates
 from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
 from rerank.models.text.network import (
-    changes_itself,
     knows_types,
     load_encoder,
     positions_of,
@@ -36,7 +35,7 @@ from rerank.models.text.network import (
     reads_padding,
 )
 from rerank.models.text.pairs import Long, PairInputs, PairTemplate, score_rows
-from rerank.models.text.start import DEPTH, Start, last_layer, spread, start_at_zero
+from rerank.models.text.start import DEPTH, Start, last_layer, start_at_zero
 from rerank.models.weights import align, find_model
 from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate, check_value
@@ -45,9 +44,6 @@ from rerank.storage.files import say_once
 
 LARGEST_BUDGET = 1 << 16
 """Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
-
-PROBE = 70
-"""Tokens of the longer of two pairs that tell if padding is read: more than a window of local attention."""
 
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
@@ -106,8 +102,8 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
                 the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
                 starts at 0, a head that was trained is kept. None takes the saved model's own, [] the text part alone.
-            start_weight: ``w`` before the first step, of all columns together. None takes the saved model's own; with a
-                head that was trained without these columns the spread of its scores within training lists; else 0.25.
+            start_weight: ``w`` before the first step, of all columns together; None takes the saved model's own for
+                these columns, else 0.25.
 
         Raises:
             UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
@@ -138,7 +134,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
                 f"{self.template.special} special tokens do not fit {name}'s {room + self.template.special} positions"
                 + ("; model.long max reads longer documents" if self.query_length < room else "")
             )
-        self.alone = changes_itself(self.network.config)
 
     def _open(self, head: str | None) -> None:
         """Read the tokenizer and the layout of the head."""
@@ -169,23 +164,13 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         use_cheap_dropout(self.network)
         use_attention(self.network.encoder if isinstance(self.network, ModularNetwork) else self.network)
         use_flat_encoder(self.network)
-        self.one_length = not reads_flat(self.network) and reads_padding(self.network, self._probe())
+        self.one_length = not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer)
         if self.one_length and self.long != "truncate":
             raise UserError(
                 f"model.long {self.long}: {self.name} reads padding, so chunks cannot be read together; choose truncate"
             )
         if self.one_length:
             say_once(f"{self.name}: its scores depend on padding, so only pairs of one length are read together")
-
-    def _probe(self) -> dict[str, Tensor]:
-        """Return a short and a longer pair of random words, padded."""
-        rng, size = np.random.default_rng(0), min(self.network.config.vocab_size, len(self.tokenizer))
-        words = np.setdiff1d(np.arange(size), self.tokenizer.all_special_ids)
-        longest = max(2, min(PROBE, positions_of(self.network, self.tokenizer)) - self.template.special)
-        of_query = (longest - 1) // 4 + 1
-        lengths = (1, of_query), (2, longest - of_query)
-        queries, documents = ([rng.choice(words, n) for n in side] for side in lengths)
-        return self.template.join(queries, documents)
 
     def _reserved(self, room: int) -> int:
         """Return the tokens to leave by default for instructions of queries."""
@@ -213,21 +198,13 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random), and so scores are, too"
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Draw the head from the seed where the folder has none; a model that was trained starts anew.
-
-        A head that was trained without the columns of ``start`` gets a first stage as loud as itself.
-        """
+        """Draw the head from the seed if the folder has none; a model that was trained starts anew."""
         if self._started or (self._is_drawn() and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
         if self.missing:
             more = f" and {len(self.missing) - 8} more" if len(self.missing) > 8 else ""
             log.info("%s: fresh weights, not in the folder: %s%s", self.name, ", ".join(self.missing[:8]), more)
-        decided = self.start.saved is not None or self.start.weight is not None
-        if self.start.columns and not (decided or self._at_zero):
-            apart = spread(self, self.text_inputs, train, seed)
-            log.info("start: within lists the scores of %s have a spread of %.3g; w is as much", self.name, apart)
-            self.start.share(apart)
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> Self:

@@ -8,7 +8,7 @@ with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and ``t`` the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,20 +18,15 @@ from torch import Tensor, nn
 from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs
 from rerank.models.columns import check_added, given_column
-from rerank.models.scorer import Scorer, score_candidates
 from rerank.storage.arrow import Array
 
 DEPTH = 100
 """Candidates of a stored list, from the top, whose mean and deviation make z."""
 
 WEIGHT = 0.25
-"""The first stage's share at the start where the head is fresh: ranks do not depend on it, the gradient does. With 1
-most lists are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
-
-SAMPLE = (16, 16)
-"""Training lists, and candidates of each, whose scores say how far those of a trained text part are apart."""
+"""Default ``w`` of all columns together: a fresh head's ranks do not depend on it, the gradient does. With 1 most lists
+are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
 
 
 class Start(nn.Module):
@@ -78,7 +73,7 @@ class Start(nn.Module):
             self.weights.copy_(torch.tensor(list(weights), dtype=torch.float32))
 
     def forward(self, z: Tensor) -> Tensor:
-        """What is added to the text part's scores, ``[n]``, from ``[n, C]``."""
+        """Compute the first stage's share of the scores, ``[n]``, from ``[n, C]``."""
         return (z * self.weights).sum(1)
 
     def by_column(self) -> dict[str, float]:
@@ -127,20 +122,3 @@ def start_at_zero(network: Any) -> None:
     nn.init.zeros_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-
-
-def spread(model: Scorer, text: Callable[[Lists], Inputs], lists: Lists, seed: int) -> float:
-    """Compute the spread of the text part's scores within lists: the root of their mean variance."""
-    order = np.random.default_rng(seed).permutation(np.flatnonzero(lists.lengths > 1))[: SAMPLE[0]]
-    chosen = lists.select(np.sort(order)).top(DEPTH)
-    rows = [
-        first + np.unique(np.linspace(0, length - 1, SAMPLE[1]).astype(np.int64))
-        for first, length in zip(chosen.starts, chosen.lengths, strict=True)
-    ]
-    if not rows:
-        return 1.0
-    lengths = np.array([len(some) for some in rows])
-    starts = np.cumsum(lengths) - lengths
-    scores = score_candidates(model, text(chosen), np.concatenate(rows), starts, precision="fp32")
-    variances = [np.var(part, dtype=np.float64) for part in np.split(scores, starts[1:])]
-    return float(np.sqrt(np.mean(variances))) or 1.0

@@ -241,7 +241,6 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused("instruction: .* has a place of the template", instruction="Find {query}")
     refused("cls_mean: a decoder has no CLS vector", long="cls_mean")
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
-    refused("model.lora.targets: .*nowhere", lora=LoRA(targets=["nowhere"]))
     short = with_positions(Path(shutil.copytree(qwen, tmp_path / "short")), 64)
     refused(r"the prompt has \d+ tokens without query and document, .* has 64 positions", short)
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
