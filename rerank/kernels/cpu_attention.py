@@ -45,7 +45,7 @@ class Run:
     length: int
 
     def of(self, states: Tensor, first: bool = False) -> Tensor:
-        """Their states, ``[count, H, length, d]``; ``first`` where there is one for each sequence."""
+        """Return the states of these sequences, ``[count, H, length, d]``; ``first`` if each has a single one."""
         if first:
             return states[self.number : self.number + self.count].unsqueeze(2)
         places = slice(self.start, self.start + self.count * self.length)
@@ -95,7 +95,7 @@ class Attention(torch.autograd.Function):
 def attended(
     query: Tensor, key: Tensor, value: Tensor, scale: float, steps: int
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Attention of some sequences, ``[B, H, L, d]``; ``steps`` / 256 of its weights are dropped.
+    """Compute attention of some sequences, ``[B, H, L, d]``, with a share ``steps`` / 256 of the weights dropped.
 
     The backward pass needs Q, K, V and the other two values: the sums of the exponentials, ``[B, H, L, 1]``, None if a
     maximum had to be subtracted before; and the random bytes that dropped weights, None without dropout.
@@ -125,7 +125,7 @@ def gradients(
     sums: Tensor | None,
     words: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of query, key and value, of what :func:`attended` gave."""
+    """Compute the gradients of query, key and value from what :func:`attended` returned."""
     query, key, value = (query * scale).contiguous(), key.contiguous(), value.contiguous()
     gradient = (gradient * (STEPS / (STEPS - steps))).contiguous()
     logits = query @ key.transpose(-1, -2)

@@ -18,17 +18,17 @@ STEPS = 256
 
 
 def threshold(rate: float) -> int:
-    """The rate in steps; a rate above 0 is at least one step, one below 1 leaves at least one."""
+    """Return a rate in steps; a rate above 0 is at least one step, one below 1 leaves at least one."""
     return 0 if rate <= 0 else STEPS if rate >= 1 else min(max(1, round(rate * STEPS)), STEPS - 1)
 
 
 def draw(count: int) -> Tensor:
-    """Random bytes for so many elements, two to a word: ``[ceil(count / 8) * 4]`` int16."""
+    """Draw a random byte for each of ``count`` elements, two to a word: ``[ceil(count / 8) * 4]`` int16."""
     return torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
 
 
 def drop_(values: Tensor, words: Tensor, steps: int) -> Tensor:
-    """Set the elements to 0, in place, whose byte of what :func:`draw` gave is below ``steps``; the others stay.
+    """Set elements to 0, in place, if their byte from :func:`draw` is below ``steps``.
 
     They are contiguous, of a floating-point type of 2 or 4 bytes.
     """

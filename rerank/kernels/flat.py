@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 
 OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
-"""Those whose own layers read a flat chunk, since they attend by Transformers' interface: whole, all tokens of them."""
+"""Architectures whose own layers read a flat chunk, since they attend by Transformers' interface."""
 
 NAME = "rerank"
 """The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
@@ -29,7 +29,7 @@ SEQUENCES = "sequences"
 
 
 def read_modern(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
-    """States of the CLS tokens or, if it ``reads_mean``, the means of all, ``[n, 1, H]``, where the input is flat."""
+    """Compute the states of the CLS tokens or, if ``reads_mean``, the means of all, ``[n, 1, H]``, of flat input."""
     from transformers.modeling_outputs import BaseModelOutput
 
     if (sequences := SEEN.get()) is None:
@@ -147,7 +147,7 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
 
 
 def on_cpu(network: Any) -> bool:
-    """Whether a network computes on a CPU."""
+    """Tell if a network computes on a CPU."""
     return next(network.parameters()).device.type == "cpu"
 
 
@@ -164,7 +164,7 @@ def _encode(encoder: Any, hidden_states: Tensor, *args: Any, **kwargs: Any) -> A
 
 
 def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any:
-    """A decoder's states of the last tokens, ``[n, 1, H]``, where the input is flat."""
+    """Compute a decoder's states of the last tokens, ``[n, 1, H]``, of flat input."""
     if (sequences := SEEN.get()) is None:
         return type(base).forward(base, input_ids=input_ids, **given)
     assert input_ids is not None
@@ -176,7 +176,7 @@ def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
 
 
 def _read_own(layers: Any, *args: Any, **given: Any) -> Any:
-    """An encoder's states of the CLS tokens, ``[n, 1, H]``, where the input is flat, by its own code."""
+    """Compute an encoder's states of the CLS tokens, ``[n, 1, H]``, of flat input with its own code."""
     output = type(layers).forward(layers, *args, **given)
     if (sequences := SEEN.get()) is not None:
         hidden = output.last_hidden_state[0]

@@ -29,7 +29,7 @@ from rerank.kernels.memory import sent
 
 @dataclass(frozen=True)
 class Sequences:
-    """Where sequences begin and end in a flat chunk.
+    """Places of sequences in a flat chunk.
 
     Attributes:
         lengths: tokens of each.
@@ -95,7 +95,7 @@ class Sequences:
         return self.keys[_table(self.key_starts, self.longest, len(self.keys))]
 
     def visible(self, first: bool, window: int | None, causal: bool) -> Tensor:
-        """Which of its keys each token of the table sees, ``[n, 1, queries or 1, keys]``; or the first one of each."""
+        """Return a mask of the keys that each token of the table sees, ``[n, 1, queries or 1, keys]``."""
         ends = (self.starts if self.key_starts is None else self.key_starts).diff()
         places = torch.arange(self.longest, device=ends.device)
         mask = (places < ends[:, None])[:, None, None]
@@ -127,7 +127,7 @@ class Sequences:
 
 
 def _seen(lengths: Tensor, starts: Tensor, shared: int) -> tuple[Tensor, Tensor]:
-    """Places of all keys of each sequence, shared ones first, and where those of each begin."""
+    """Return the places of all keys of each sequence, shared ones first, and the offset of each sequence's."""
     counts = lengths + shared
     counts[0] = shared
     ends = counts.cumsum(0)
@@ -143,7 +143,7 @@ def _table(starts: Tensor, longest: int, total: int) -> Tensor:
 
 
 class AttentionCall(NamedTuple):
-    """What :func:`attend` is asked for.
+    """Arguments of :func:`attend`.
 
     Attributes:
         query: ``[T, H, d]``, or ``[n, H, d]`` with one query for each sequence.
@@ -203,7 +203,7 @@ def _by_flash(call: AttentionCall) -> Tensor:
 
 
 def _has_kernel(query: Tensor) -> bool:
-    """Whether PyTorch's kernel for sequences of varying length takes these states: those of FlashAttention."""
+    """Tell if PyTorch's kernel for sequences of varying length takes these states, as FlashAttention does."""
     half, size = query.dtype in (torch.bfloat16, torch.float16), query.shape[-1]
     fits = query.device.type == "cuda" and half and size % 8 == 0 and size <= 256
     return fits and torch.cuda.get_device_capability(query.device) >= (8, 0)
@@ -224,7 +224,7 @@ def having(variable: ContextVar[Any], value: Any) -> Iterator[None]:
 
 
 class _Picked(torch.autograd.Function):
-    """Some rows, of which those that all texts share come more than once: their gradients add up, in float32."""
+    """Selection of rows, some of them several times, whose gradients add up in float32."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, places: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ def _mask(call: AttentionCall, run: Run, keys: int) -> Tensor | None:
 
 
 def _near(rows: Tensor, places: Tensor, window: int | None, causal: bool) -> Tensor:
-    """Which places those in some rows see: ``[…, rows, places]``."""
+    """Return a mask of the places that rows see: ``[…, rows, places]``."""
     before = rows[..., None] - places
     if causal:
         return before >= 0 if window is None else (before >= 0) & (before <= window)

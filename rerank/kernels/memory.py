@@ -18,7 +18,7 @@ CGROUP = Path("/sys/fs/cgroup")
 
 @dataclass
 class Holding:
-    """What graphs built within :func:`kept` hold for backward passes: the size of distinct tensors, now and at most."""
+    """Bytes that graphs built within :func:`kept` hold for backward passes: of distinct tensors, now and at most."""
 
     bytes: int = 0
     peak: int = 0
@@ -67,7 +67,7 @@ def kept(module: torch.nn.Module) -> Iterator[Holding]:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that this process may still take on a device; None where nothing tells.
+    """Return the bytes that this process may still take on a device; None if unknown.
 
     On a CPU this is what Linux calls available, or what the control group allows if that is less, divided by the
     processes that the launcher started on this machine.
@@ -87,19 +87,18 @@ def free_memory(device: torch.device) -> int | None:
 
 
 RAN_OUT = ("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""In what PyTorch says where it is not its own GPU allocator that found no memory: on a CPU, in the driver, which pins
-memory and serves NCCL, in cuBLAS, in cuDNN."""
+"""Words of PyTorch's other errors without memory: on a CPU, in the driver, in cuBLAS, in cuDNN."""
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, and nothing else."""
+    """Tell if an error says that memory ran out."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in RAN_OUT)
 
 
 def sent(value: Any, device: torch.device) -> Any:
-    """A tensor, or what has tensors and moves as one, on a device; the host does not wait for the copy.
+    """Move a tensor, or an object with tensors, to a device without waiting for the copy.
 
     A copy is only asynchronous from pinned memory: from any other, the driver waits.
     """

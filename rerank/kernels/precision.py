@@ -16,7 +16,7 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def resolve(precision: Precision, device: torch.device, bf16: bool = True) -> tuple[Precision, str]:
-    """What ``auto`` means on this device, and why.
+    """Resolve ``auto`` on a device, and give the reason.
 
     bf16 where the hardware multiplies in it: a GPU that supports it, a CPU with AMX or AVX512-BF16. Elsewhere bf16
     is emulated and slower than float32. A GPU without it gets fp16, whose gradients are scaled while they are summed.
@@ -43,13 +43,13 @@ def cpu_flags() -> frozenset[str]:
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[None]:
-    """The context in which a model scores in this precision (head and losses step out of it)."""
+    """Return the context in which a model scores in this precision (head and losses step out of it)."""
     return torch.autocast(device.type, HALF.get(precision, torch.bfloat16), enabled=precision in HALF)
 
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Let products of float32 have all of its digits, whatever in this process asked for TF32, or bf16, in its place.
+    """Compute float32 products exactly, even if this process asked for TF32 or bf16.
 
     In half precision are encoders, by autocast. Heads, losses and small networks are in float32 so that scores do not
     tie, and a score must not depend on what the process did before.
@@ -67,5 +67,5 @@ def exact_float32() -> Iterator[None]:
 
 
 def on_cpu() -> bool:
-    """Whether there is no accelerator; Accelerate has to be told, or it does not see the processes of a CPU run."""
+    """Tell if there is no accelerator; Accelerate must know, or it does not see the processes of a CPU run."""
     return not torch.accelerator.is_available()

@@ -139,5 +139,5 @@ def _settings(config: Mapping[str, Any], base: str, network: bool) -> str:
 
 
 def _on_hub(name: str) -> bool:
-    """Tell names on the hub from folders."""
+    """Tell if a name is one on the hub, not a folder."""
     return bool(re.fullmatch(r"[\w-]+(\.[\w-]+)*/[\w.-]+", name)) and not Path(name).exists()

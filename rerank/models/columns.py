@@ -13,7 +13,7 @@ from rerank.storage.arrow import Array
 
 
 def check_added(lists: Lists, names: Sequence[str]) -> None:
-    """Refuse added candidates of which a system says nothing: the gap itself would tell that they are relevant."""
+    """Refuse added candidates without a value in a column: the gap itself would tell that they are relevant."""
     added = lists.store.added_rows[lists.rows]
     if added.any() and (unknown := np.isnan(lists.matrix(names)[added]).any(axis=0)).any():
         raise UserError(
@@ -23,7 +23,7 @@ def check_added(lists: Lists, names: Sequence[str]) -> None:
 
 
 def warn_of_added(train: Lists, names: Sequence[str]) -> None:
-    """Say which columns give added candidates away: all of them score below the last candidate of their lists.
+    """Warn of columns that give added candidates away: all of them score below the last candidate of their lists.
 
     That is so in the column that orders lists which are cut at their depth. A model that reads it learns that low is
     good, which is true of its training lists alone.
@@ -46,7 +46,7 @@ def warn_of_added(train: Lists, names: Sequence[str]) -> None:
 def given_column(
     columns: Mapping[str, Sequence[float] | Array], name: str, count: int, reader: str, instead: str = ""
 ) -> Array:
-    """A column of the documents of one query, ``[n]`` float32; NaN where a system did not return a document."""
+    """Return a column of one query's documents, ``[n]`` float32; NaN where a system did not return a document."""
     if name not in columns:
         raise UserError(f"columns: {reader} column {name}; give its scores of the documents{instead}")
     try:

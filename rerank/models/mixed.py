@@ -27,7 +27,7 @@ from rerank.storage.arrow import Array
 
 
 class Mixed(RanksTexts, Model):
-    """A model's scores mixed with columns of the lists, or columns alone.
+    """A model interpolated with columns of the lists, or a fusion of columns alone.
 
     Candidates that a system did not return get the lowest z of the others. Ties keep the order of the list. Relevant
     documents that were added for training do not change the scores of the others.
@@ -70,7 +70,7 @@ class Mixed(RanksTexts, Model):
         return list(dict.fromkeys([*names, *self.weights]))
 
     def needs(self) -> list[str]:
-        """The columns that :meth:`rank` has to be given: of the mix, and those that its model starts from."""
+        """Return the columns that :meth:`rank` needs: of the mix, and those that its model starts from."""
         mixed = (name for name in self.weights if name not in self.cosines)
         return list(dict.fromkeys([*self._starts(), *mixed]))
 
@@ -129,7 +129,7 @@ class Mixed(RanksTexts, Model):
             )
 
     def predict(self, lists: Lists) -> Array:
-        """Scores of every candidate of lists, ``[T]`` float32, in their order."""
+        """Score every candidate of lists, ``[T]`` float32, in their order."""
         if not hasattr(lists, "row_numbers"):
             raise UserError("predict: mixes over whole lists; give lists, or rank(query, documents, columns={…})")
         lists = self.completed(lists)
@@ -137,7 +137,7 @@ class Mixed(RanksTexts, Model):
         return self.mixed(lists, None if self.model is None else self.model.predict(lists))
 
     def mixed(self, lists: Lists, scores: Array | None) -> Array:
-        """Scores of every candidate of lists, ``[T]`` float32, from those of its model."""
+        """Interpolate the model's scores of lists: ``[T]`` float32."""
         self.check(lists)
         columns = [lists.column(name) for name in self.weights]
         parts = columns if scores is None else [*columns, scores]
@@ -150,7 +150,7 @@ class Mixed(RanksTexts, Model):
         return found
 
     def mixed_given(self, columns: Mapping[str, Sequence[float] | Array] | None, scores: Array) -> Array:
-        """Scores of the documents of one query, ``[n]`` float32, from columns that are given and its model's scores.
+        """Interpolate the model's scores of one query's documents with given columns: ``[n]`` float32.
 
         Raises:
             UserError: a column is missing, or has not a number, or None, for every document.
@@ -175,7 +175,7 @@ class Mixed(RanksTexts, Model):
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
     ) -> Array:
-        """Scores of documents for a query, ``[n]`` float32, all that the first stage found: z is over them."""
+        """Score all documents that the first stage found for a query, ``[n]`` float32: z is over them."""
         scores = np.zeros(len(documents), dtype=np.float32)
         if self.model is not None:
             if not isinstance(self.model, RanksTexts):
@@ -210,7 +210,7 @@ def _files(made: Mapping[str, str]) -> str:
 def checked_mix(
     model: object, columns: Mapping[str, float], text: float, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
-    """Validate interpolation weights, and return what ``rerank.json`` says of them."""
+    """Validate interpolation weights, and return them as in ``rerank.json``."""
     for name, weight in {**columns, "text": text}.items():
         if not (isinstance(weight, int | float) and 0 <= weight < math.inf):
             raise UserError(f"mix: {name}: expected a weight, a finite number of at least 0, not {weight!r}")

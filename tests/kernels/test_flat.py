@@ -36,13 +36,13 @@ def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> Non
     check_flat(network, batch)
 
 
-def test_no_layer_computes_padding_and_the_last_nothing_but_cls() -> None:
+def test_layers_compute_no_padding_and_the_last_one_only_cls() -> None:
     for name, count in rows_of_layers(network_of("bert"), padded([3, 9, 1, 4])):
         only_cls = "layer.1" in name and "key" not in name and "value" not in name
         assert count == (4 if only_cls or ".layer." not in name else 17), name
 
 
-def test_without_being_told_a_network_is_what_it_was() -> None:
+def test_network_reads_padded_batches_as_before() -> None:
     network, batch = network_of("roberta"), padded([3, 5])
     hidden = network.roberta(**batch, output_hidden_states=True)
     assert hidden.last_hidden_state.shape == (2, 5, 16)
@@ -67,7 +67,7 @@ WAYS = ["pytorch", "padded", "flash"]
 )
 @settings(max_examples=30)
 @given(lengths=LENGTHS, first=st.booleans(), shared=st.booleans())
-def test_every_way_is_the_formula(
+def test_attention_equals_its_formula(
     way: str, window: int | None, causal: bool, lengths: list[int], first: bool, shared: bool
 ) -> None:
     """Of encoders, also for the first tokens alone; of decoders, also where all texts begin alike."""
@@ -123,7 +123,7 @@ def kernel(
 
 
 @given(lengths=LENGTHS)
-def test_with_dropout_it_is_its_formula(lengths: list[int]) -> None:
+def test_attention_with_dropout_equals_its_formula(lengths: list[int]) -> None:
     tensors, sequences = states(sum(lengths)), Sequences.of(lengths)
     torch.manual_seed(3)
     ours = attend(AttentionCall(*tensors, sequences, 0.7, 0.25, False))
@@ -159,7 +159,7 @@ def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
         check(attend(AttentionCall(*tensors, sequences, 0.7, 0.0, False)), formula(tensors, sequences), tensors)
 
 
-def test_in_bf16_it_errs_no_more_than_pytorchs() -> None:
+def test_attention_in_bf16_is_as_exact_as_pytorchs() -> None:
     lengths, exact = [40, 40, 25], states(105, torch.float64)
     rounded = [tensor.detach().bfloat16().requires_grad_() for tensor in exact]
     whole = torch.autograd.grad(formula(exact, Sequences.of(lengths)).square().sum(), exact)

@@ -62,7 +62,7 @@ def test_scores_and_gradients_are_those_of_the_architecture(kind: str, shared: i
     check_flat(network, alike(shared), exact, shared)
 
 
-def test_what_drops_shares_nothing_while_it_trains() -> None:
+def test_dropout_in_training_shares_nothing() -> None:
     network, _ = flat_network("qwen3")
     assert can_share(network.train())
     network.config.attention_dropout = 0.1

@@ -54,21 +54,21 @@ def test_scores_and_gradients_are_those_of_the_architecture(
     check_flat(network_of(head, layers, every), padded(lengths, types=False))
 
 
-def test_the_last_layer_computes_nothing_but_cls() -> None:
+def test_last_layer_computes_only_cls() -> None:
     seen = rows_of_layers(network_of("cls", 4), padded([3, 9, 1, 4], types=False))
     last = [count for name, count in seen if "layers.3" in name]
     assert set(last) == {4}
     assert {count for name, count in seen if "layers.0" in name} == {17}
 
 
-def test_without_being_told_a_network_is_what_it_was() -> None:
+def test_network_reads_padded_batches_as_before() -> None:
     network, batch = network_of("mean"), padded([3, 5], types=False)
     assert reads_flat(network)
     assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_a_cross_encoder_of_it_scores_as_transformers_does(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
+def test_cross_encoder_scores_as_transformers(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
     """Its kernels prove themselves at load; what is saved is loaded with the same scores."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     settings = SETTINGS | {"vocab_size": len(tokenizer), "pad_token_id": 0, "classifier_pooling": pooling}

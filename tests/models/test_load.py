@@ -42,7 +42,7 @@ def saved(tmp_path: Path, tiny_model: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["text", "network", "trees", "mixed"])
-def test_a_model_is_saved_where_a_string_says(kind: str, saved: Path, lists: Lists, tmp_path: Path) -> None:
+def test_save_takes_a_string(kind: str, saved: Path, lists: Lists, tmp_path: Path) -> None:
     made: dict[str, Callable[[], Model]] = {
         "text": lambda: load_model(saved),
         "network": lambda: MLP(hidden=[4], columns=["bm25"]),
@@ -58,7 +58,7 @@ def test_a_model_is_saved_where_a_string_says(kind: str, saved: Path, lists: Lis
     np.testing.assert_array_equal(load_model(tmp_path / "new" / "folder").predict(lists), model.predict(lists))
 
 
-def test_the_tables_know_our_classes() -> None:
+def test_models_are_imported_at_their_first_use() -> None:
     for name in NORMALISERS:
         assert issubclass(find_normaliser(name), Normaliser)
     code = f"import sys, rerank.models.load; print({list(MODELS.values())!r}[1] in sys.modules)"
@@ -74,7 +74,7 @@ def test_contract_says_the_short_name(saved: Path) -> None:
         load_model(saved)
 
 
-def test_a_users_class_is_asked_for_by_the_user(saved: Path, tiny_model: Path) -> None:
+def test_load_refuses_classes_of_others(saved: Path, tiny_model: Path) -> None:
     Mine(str(tiny_model), query_length=8, document_length=24).save(saved)
     with pytest.raises(UserError, match=rf"class: {__name__}\.Mine is not one of ours.*Mine\.load\('{saved}'\)"):
         load_model(saved)

@@ -98,7 +98,7 @@ def text_model(tmp_path: Path, tiny_model: Path) -> Path:
     return tmp_path / "best"
 
 
-def test_a_ranker_is_the_models_folder_and_a_mix(text_model: Path, tmp_path: Path, lists: Lists) -> None:
+def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path: Path, lists: Lists) -> None:
     (text_model / "README.md").write_text("# A card")
     ranker = tmp_path / "ranker"
     write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)

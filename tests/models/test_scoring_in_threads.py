@@ -84,7 +84,7 @@ def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, thread
     assert np.ptp(expected) > 0.1
 
 
-def test_every_thread_has_chunks_of_its_own(model_folder: Path, lists: Lists, threads: int) -> None:
+def test_threads_score_different_chunks(model_folder: Path, lists: Lists, threads: int) -> None:
     model = watched(model_folder)
     score_lists(model, model.inputs(lists), lists, budget=50)
     assert {count for _, count, _ in model.seen} == {1}
@@ -96,7 +96,7 @@ def test_every_thread_has_chunks_of_its_own(model_folder: Path, lists: Lists, th
 
 
 @pytest.mark.parametrize("error", [ValueError("an error of its own"), RuntimeError("an error of its own")])
-def test_an_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
+def test_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
     model = watched(model_folder)
     inputs = model.inputs(lists)
     assert len(inputs.chunks(lists.row_numbers, lists.offsets[:-1], 24)) > 50

@@ -64,7 +64,7 @@ def with_adapter(network: Any, folder: Path) -> Any:
 
 
 def save_adapter(model: Any, folder: Path, base: str) -> None:
-    """Write the adapters alone, and of what they are."""
+    """Write the adapters alone, and the name of their base."""
     model.peft_config["default"].base_model_name_or_path = base
     with warnings.catch_warnings(action="ignore"):  # of a base that it does not find on the hub
         model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)

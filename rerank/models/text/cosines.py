@@ -44,11 +44,11 @@ class Embedder:
         self.id = f"{hash_model(folder)}-{self.precision}"
 
     def documents(self, texts: Sequence[str]) -> Array:
-        """Vectors of documents, ``[n, D]`` float32 of length 1."""
+        """Embed documents: ``[n, D]`` float32 of length 1."""
         return self._encode(self.model.encode_document, texts)
 
     def queries(self, texts: Sequence[str]) -> Array:
-        """Vectors of queries, ``[n, D]`` float32 of length 1, with the model's prompt for queries where it has one."""
+        """Embed queries, with the model's prompt for queries if it has one: ``[n, D]`` float32 of length 1."""
         return self._encode(self.model.encode_query, texts)
 
     def _encode(self, encode: Any, texts: Sequence[str]) -> Array:

@@ -50,7 +50,7 @@ LONG = 800
 
 
 class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
-    """Scores a pair by the encoder's reading of ``[CLS] query [SEP] document [SEP]``.
+    """An encoder that reads ``[CLS] query [SEP] document [SEP]`` and scores the pair.
 
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
     autocast, the head always in float32, and scores are raw (no activation).
@@ -192,7 +192,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         return super().budget if device.type != "cuda" else tokens_on_gpu(free_memory(device), self.network.config)
 
     def untrained(self) -> str:
-        """Weights that were drawn and never trained; none where they add 0 to what the columns of ``start`` say."""
+        """Name weights that were drawn and never trained, unless they add 0 to the columns of ``start``."""
         if not self.missing or self._started or self._at_zero:
             return ""
         return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random), and so scores are, too"
@@ -263,7 +263,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.start.check(lists)
 
     def inputs(self, lists: Lists) -> Inputs:
-        """The lists' token ids, from the cache inside their folder, and z of the columns that it starts from."""
+        """Return the lists' token ids, from the cache inside their folder, and z of the columns of ``start``."""
         self.check(lists)
         inputs = self.text_inputs(lists)
         if self.start.columns:
@@ -271,7 +271,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         return inputs
 
     def text_inputs(self, lists: Lists) -> Inputs:
-        """What the text part reads alone."""
+        """Return the inputs of the text part alone."""
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self.around)
         if tokens.truncated:
             say_once(  # lists are scored in parts, and all parts have these documents
@@ -310,7 +310,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         )
 
     def _instructed(self, instruction: str) -> PairTemplate:
-        """Return how a pair with an instruction is joined."""
+        """Return the template of a pair with an instruction."""
         template = self._template_with(instruction)
         document = self.document_length if self.long == "truncate" else 1
         if (more := template.special - self.template.special) > self.room - self.query_length - document:
@@ -331,13 +331,13 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
     forward = score
 
     def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
-        """``w · z + text`` in float32: ``[n]`` scores of the text part, ``[n, C]`` z."""
+        """Compute ``w · z + text`` in float32, of ``[n]`` scores of the text part and ``[n, C]`` z."""
         return scores.float() + self.start(beside)
 
     def predict(
         self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, instruction: str | None = None
     ) -> Array:
-        """Raw scores of (query, document) text pairs, or of lists' candidates, whatever their order and batch mates.
+        """Score (query, document) pairs of texts, or lists' candidates, whatever their order and batch mates.
 
         (On a GPU, and in bf16, to rounding: products of other sizes add up in another order.)
 
@@ -371,7 +371,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         precision: Precision = "auto",
         instructions: str | Sequence[str | None] | None = None,
     ) -> Array:
-        """Raw scores of text pairs, ``[n]`` float32, by the text part alone; see :meth:`predict`.
+        """Score text pairs with the text part alone, ``[n]`` float32; see :meth:`predict`.
 
         ``instructions`` are those of each pair, or one for all.
         """
@@ -390,14 +390,14 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
     ) -> Array:
-        """Scores of documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
+        """Score documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
         scores = self.text_scores([(query, document) for document in documents], instructions=instruction)
         return self.add_start(scores, columns or {}) if self.start.columns else scores
 
     def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
-        """Scores of one list's candidates, ``[n]``, from those of their texts and the columns, best candidate first."""
+        """Add the columns of one list's candidates to the scores of their texts, ``[n]``, best candidate first."""
         with torch.inference_mode():
             z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
             return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
@@ -421,7 +421,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
 
 
 def tokens_on_gpu(free: int | None, config: Any) -> int:
-    """Tokens that a forward pass without a graph has room for on a GPU: a power of two from 8,192 to 65,536.
+    """Return the tokens that fit a forward pass without a graph on a GPU: a power of two from 8,192 to 65,536.
 
     A token takes about 30 bytes for each number of its state while a layer with four times as wide a middle computes
     in half precision (the state twice, in float32 and cast, queries, keys, values, the middle before and after its

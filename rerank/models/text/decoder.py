@@ -58,7 +58,7 @@ BASE = "base"
 
 
 class Decoder(CrossEncoder):
-    r"""Scores a pair by a decoder's output after a prompt that contains query and document.
+    r"""A decoder that scores a pair by its output after a prompt with query and document.
 
     With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, or one
     logit; with ``hf`` it is what the architecture's own classifier makes of the last token. The prompt and the tokens
@@ -187,7 +187,7 @@ class Decoder(CrossEncoder):
             self.prompt = Prompt.of(self.tokenizer, model_type, self._instruction)
 
     def _join(self) -> None:
-        """Set how a pair is joined, the text around its sides, and the number of tokens of the tails."""
+        """Set the template of pairs, the text around its sides, and the number of tokens of the tails."""
         if self.prompt is None:  # a classifier without a chat template: its tokenizer's pairs
             self.template = PairTemplate.of(self.tokenizer, with_types=False, apart=False)
             self.around, self.tails = NOTHING, 0
@@ -287,7 +287,7 @@ def _load_language_model(folder: Path, config: Any) -> Any:
 
 
 def _last(network: Any, ids: Tensor, mask: Tensor | None, places: Tensor | None) -> Tensor:
-    """The state of each row's last token, ``[n, H]``.
+    """Compute the state of each row's last token, ``[n, H]``.
 
     Without a mask the rows are flat. Else they are padded at their ends, where no token of theirs sees it: positions
     are right, and Transformers needs no mask.
@@ -301,14 +301,14 @@ def _last(network: Any, ids: Tensor, mask: Tensor | None, places: Tensor | None)
 def _classify(
     network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
 ) -> Any:
-    """Scores as ``.logits``, ``[n, 1]``, by the classifier's layer."""
+    """Compute scores as ``.logits``, ``[n, 1]``, with the classifier's layer."""
     return SequenceClassifierOutput(logits=network.score(_last(network, input_ids, attention_mask, position_ids)))
 
 
 def _compare(
     network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
 ) -> Any:
-    """Scores as ``.logits``, ``[n, 1]``: of the vocabulary's logits only those that count are computed, in float32."""
+    """Compute scores as ``.logits``, ``[n, 1]``, from the logits of the answers alone, in float32."""
     state = _last(network, input_ids, attention_mask, position_ids)
     layer = network.get_output_embeddings()
     with torch.autocast(state.device.type, enabled=False):

@@ -115,7 +115,7 @@ class ModularNetwork(nn.Module):
         return mode if mode in ("cls", "mean") else None
 
     def forward(self, chunks: Tensor | None = None, **batch: Tensor) -> Any:
-        """Scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier.
+        """Compute scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier.
 
         With the number of ``chunks`` of each pair, ``[n]``, the score is of the mean of their CLS vectors.
         """
@@ -137,7 +137,7 @@ class ModularNetwork(nn.Module):
 
 
 def write_layout(folder: Path, task: str, modules: Sequence[Any], prompts: dict[str, Any], chat: bool = False) -> None:
-    """Write the modules behind a Transformer, and what sentence-transformers reads beside them.
+    """Write the modules behind a Transformer, and sentence-transformers' settings.
 
     Args:
         folder: the folder that holds the Transformer.
@@ -188,13 +188,13 @@ def logit_tokens(entries: Sequence[dict[str, Any]]) -> list[int]:
 
 
 def reads_chat(folder: Path) -> bool:
-    """Tell whether sentence-transformers reads pairs through the tokenizer's chat template, if there is one."""
+    """Tell if sentence-transformers reads pairs through the tokenizer's chat template, if there is one."""
     modalities = _json(folder / TRANSFORMER).get("modality_config")
     return modalities is None or "message" in modalities
 
 
 def prompts_of(folder: Path) -> dict[str, Any]:
-    """Return what a folder says of prompts: ``prompts`` by their names, and ``default_prompt_name``."""
+    """Return a folder's ``prompts`` by their names, and its ``default_prompt_name``."""
     settings = _settings(folder)
     return {key: settings[key] for key in ("prompts", "default_prompt_name") if key in settings}
 

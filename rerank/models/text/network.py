@@ -155,7 +155,7 @@ def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
 
 
 def _no_pooler(config: Any) -> dict[str, Any]:
-    """BERT and its kin have a pooler that the raw CLS vector does not use."""
+    """Leave out the pooler of BERT and its kin, which the raw CLS vector does not use."""
     from transformers import MODEL_MAPPING
 
     architecture: Any = MODEL_MAPPING[type(config)]
@@ -164,7 +164,7 @@ def _no_pooler(config: Any) -> dict[str, Any]:
 
 
 def positions_of(network: Any, tokenizer: Any) -> int:
-    """Tokens that fit a sequence: the model's positions, or what its tokenizer allows.
+    """Return the tokens that fit a sequence: the model's positions, or its tokenizer's limit.
 
     RoBERTa and its kin count positions from behind the padding's, so that 514 of them hold 512 tokens.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SHARED = 1 / 8
 """Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
 Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
-"""What becomes of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
+"""Reading of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
 over all; scored from the mean of its chunks' CLS vectors."""
 
 CHUNKS = "chunks"
@@ -57,7 +57,7 @@ class PairTemplate:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True, apart: bool = True) -> PairTemplate:
-        """Encode a pair and see where the tokenizer puts its two sides, between which it needs to put a token.
+        """Encode a pair to find the special tokens around its two sides; there must be one between them.
 
         (A decoder's classifier may read pairs without one: set ``apart`` to False.)
         """
@@ -164,7 +164,7 @@ class PairInputs(Inputs):
         self.only_first, self.has_chunks = only_first, capacity is not None and not only_first
 
     def lengths(self, rows: Array) -> Array:
-        """Tokens of all rows of every pair, query and special ones in each."""
+        """Count the tokens of all rows of every pair, query and special ones in each."""
         read, document = self.sizes if self.only_first else self.document_lengths, self.document[rows]
         beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
         return read[document] + self.counts[document] * beside
@@ -176,7 +176,7 @@ class PairInputs(Inputs):
         return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """As full as they can be where a GPU waits for launches; of similar lengths on a CPU, which attends to runs.
+        """Cut chunks: as full as they can be where a GPU waits for launches; of similar lengths on a CPU.
 
         Pairs with equally many rows go together: then rows are of similar length where pairs are.
         """
@@ -197,7 +197,7 @@ class PairInputs(Inputs):
         return first[pair]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
-        """The tokens of all rows, end to end where the network reads them so, else padded; and each pair's rows."""
+        """Join the tokens of all rows, end to end if the network reads them so, else padded."""
         document = self.document[rows]
         ids, whole, sizes = self.documents.take(document), self.document_lengths[document], self.sizes[document]
         counts = self.counts[document]
@@ -222,7 +222,7 @@ class PairInputs(Inputs):
         return batch | {CHUNKS: torch.from_numpy(counts)} if self.has_chunks else batch
 
     def _shared(self, query: Array, lengths: Array) -> int:
-        """With how many tokens all rows begin, where that pays; each of them has a token that is its own."""
+        """Return the number of tokens that all rows begin with, if sharing pays; each keeps a token of its own."""
         templates = self._each(query) or [self.template]
         if any(template is not templates[0] for template in templates):
             return 0
@@ -242,7 +242,7 @@ def _numbered(texts: Ragged, chosen: Array) -> Array:
 
 
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
-    """Scores ``[n]`` float32 of a collated batch, one per pair however many rows it has."""
+    """Score a collated batch: ``[n]`` float32, one per pair however many rows it has."""
     given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
     counts = batch.get(CHUNKS)
     if long == "cls_mean":

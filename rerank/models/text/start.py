@@ -84,7 +84,7 @@ class Start(nn.Module):
         return {"start": start} if self.columns else {}
 
     def check(self, lists: Lists) -> None:
-        """Refuse lists that lack a column, or whose column would give added documents away."""
+        """Refuse lists that lack a column, or with a column that would give added documents away."""
         for name in self.columns:
             try:
                 lists.select([]).column(name)
@@ -94,12 +94,12 @@ class Start(nn.Module):
             check_added(lists, self.columns)
 
     def of_lists(self, lists: Lists, rows: Array) -> Tensor:
-        """The z of candidates of a store, ``[n, C]``."""
+        """Return the z of candidates of a store, ``[n, C]``."""
         z = [lists.store.scaled(name, DEPTH, rows) for name in self.columns]
         return torch.from_numpy(np.stack(z, axis=1))
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
-        """The z of the candidates of one list whose columns are given, ``[n, C]``."""
+        """Compute the z of the candidates of one list from given columns, ``[n, C]``."""
         given = [given_column(columns, name, count, "the model starts from") for name in self.columns]
         offsets, added = np.array([0, count]), np.zeros(count, dtype=bool)
         z = [z_scores(values, offsets, added, DEPTH) for values in given]
@@ -107,7 +107,7 @@ class Start(nn.Module):
 
 
 def last_layer(network: Any) -> nn.Linear:
-    """The layer that makes the score: the last one with a single output, outside the encoder."""
+    """Return the layer that makes the score: the last one with a single output, outside the encoder."""
     parts = (part for name, part in network.named_children() if name != network.base_model_prefix)
     layers = (module for part in parts for module in part.modules() if isinstance(module, nn.Linear))
     found = [layer for layer in layers if layer.out_features == 1]

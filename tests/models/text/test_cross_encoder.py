@@ -23,7 +23,7 @@ def model(request: pytest.FixtureRequest, tiny_model: Path) -> CrossEncoder:
     return CrossEncoder(str(tiny_model), head=request.param, query_length=8, document_length=24)
 
 
-def test_a_copy_is_a_model_of_its_own(model: CrossEncoder) -> None:
+def test_deep_copy_is_independent(model: CrossEncoder) -> None:
     scores, other = model.predict(PAIRS), copy.deepcopy(model)
     assert not any(module.training for module in CrossEncoder(model.name, dropout=0.3).network.modules())
     with torch.no_grad():
@@ -33,7 +33,7 @@ def test_a_copy_is_a_model_of_its_own(model: CrossEncoder) -> None:
     assert not model.predict(PAIRS).any()
 
 
-def test_the_limit_of_a_model_that_others_trained_is_its_own(tiny_model: Path, tmp_path: Path) -> None:
+def test_document_length_fills_positions_of_a_trained_model(tiny_model: Path, tmp_path: Path) -> None:
     """128 positions: what sentence-transformers reads of a long document, we read."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
     torch.manual_seed(0)
@@ -58,7 +58,7 @@ def test_cls_head_is_linear_on_the_raw_cls_vector(tiny_model: Path) -> None:
     assert model.head_parameters() == {"network.scorer.2.linear.weight", "network.scorer.2.linear.bias"}
 
 
-def test_a_saved_model_scores_as_before(model: CrossEncoder, tmp_path: Path) -> None:
+def test_save_keeps_scores(model: CrossEncoder, tmp_path: Path) -> None:
     model.save(tmp_path)
     again = CrossEncoder(str(tmp_path))
     assert again.contract() == model.contract()

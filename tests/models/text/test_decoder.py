@@ -93,7 +93,7 @@ def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
     check_gradients(gradients_of(one), gradients_of(other))
 
 
-def test_yes_less_no_of_every_architecture(folder: Path) -> None:
+def test_yes_no_equals_transformers(folder: Path) -> None:
     model = Decoder(str(folder), template=QWEN)
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
     same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
@@ -102,7 +102,7 @@ def test_yes_less_no_of_every_architecture(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_last_token_of_every_classifier(kind: str, tmp_path: Path) -> None:
+def test_classifier_equals_transformers(kind: str, tmp_path: Path) -> None:
     model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template=PLAIN)
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert model.head == "hf" and not model.missing
@@ -135,7 +135,7 @@ def test_tokens_are_those_of_the_whole_text(qwen: Path, query: str, document: st
     assert found == tokens(model.tokenizer, model.prompt.filled(query, document))
 
 
-def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
+def test_long_document_is_cut_without_the_prompt_behind_it(qwen: Path) -> None:
     model = Decoder(str(qwen), template=QWEN, query_length=4, document_length=6)
     long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
     assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
@@ -144,9 +144,7 @@ def test_a_long_document_is_cut_and_nothing_behind_it(qwen: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["yes_no", "hf"])
-def test_an_adapter_before_and_after_merging_saved_and_loaded(
-    head: str, qwen: Path, classifier: Path, tmp_path: Path
-) -> None:
+def test_adapter_keeps_scores_when_saved_and_merged(head: str, qwen: Path, classifier: Path, tmp_path: Path) -> None:
     folder = qwen if head == "yes_no" else classifier
     plain = Decoder(str(folder), template=QWEN)
     model = Decoder(str(folder), template=QWEN, lora=LoRA(rank=4, alpha=8))
@@ -176,7 +174,7 @@ def test_an_adapter_before_and_after_merging_saved_and_loaded(
         loaded.merge()
 
 
-def test_the_gradient_of_an_adapter_is_pefts(qwen: Path) -> None:
+def test_adapter_gradient_equals_pefts(qwen: Path) -> None:
     import peft
 
     lora = LoRA(rank=4, alpha=8, targets=["q_proj", "down_proj"])
@@ -203,7 +201,7 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
 
 
-def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Path, lists: Lists) -> None:
+def test_decoder_starts_from_columns(qwen: Path, tmp_path: Path, lists: Lists) -> None:
     fresh = Decoder(str(qwen), head="hf", template=PLAIN, start="bm25", lora=LoRA(rank=2), document_length=16)
     fresh.prepare(lists, 7)
     z = lists.store.scaled("bm25", 100, lists.row_numbers)
@@ -217,7 +215,7 @@ def test_it_starts_from_columns_as_a_cross_encoder_does(qwen: Path, tmp_path: Pa
     np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
 
 
-def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lists) -> None:
+def test_seed_alone_draws_the_adapter(qwen: Path, lists: Lists) -> None:
     def drawn(seed: int) -> dict[str, Tensor]:
         model = Decoder(str(qwen), template=PLAIN, lora=LoRA(rank=2))
         model.prepare(lists, seed)
@@ -228,7 +226,7 @@ def test_the_seed_draws_the_adapter_and_nothing_else_does(qwen: Path, lists: Lis
     assert not any(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
+def test_decoder_refuses_bad_arguments(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     def refused(match: str, name: Path | str = qwen, **keys: Any) -> None:
         with pytest.raises(UserError, match=match) as caught:
             Decoder(str(name), **{"template": QWEN} | keys)
@@ -246,7 +244,7 @@ def test_bad_input(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     refused("query_length 400 and model.document_length .* do not fit", query_length=400)
 
 
-def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
+def test_adapter_without_its_base_is_refused(qwen: Path, tmp_path: Path) -> None:
     base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
     Decoder(str(base), template=PLAIN, lora=LoRA(rank=2)).save(adapter)
     network = AutoModelForCausalLM.from_pretrained(base)
@@ -265,7 +263,7 @@ def test_an_adapter_without_its_base(qwen: Path, tmp_path: Path) -> None:
         Decoder(str(adapter), template=PLAIN)
 
 
-def test_a_common_beginning_is_computed_once(folder: Path) -> None:
+def test_common_beginning_is_computed_once(folder: Path) -> None:
     """Of what all rows begin with only one row's tokens are embedded: in training too, where chunks have no padding."""
     model = Decoder(str(folder), template=QWEN).eval()
     seen: list[int] = []
@@ -293,7 +291,7 @@ def test_recurrent_decoders_score_pairs_alone_and_together_alike(kind: str, tmp_
     np.testing.assert_allclose(model.text_scores(pairs, precision="fp32"), alone, atol=1e-5)
 
 
-def test_an_adapter_finds_its_base_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapter_finds_its_base_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given by a relative path; or itself made of a model that is gone since."""
     base = make_decoder(tmp_path / "base")
     Decoder(str(base), template=PLAIN, document_length=24).save(tmp_path / "full")

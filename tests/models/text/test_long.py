@@ -158,7 +158,7 @@ def test_lengths_count_the_tokens_of_all_rows(short_model: Path, lists: Lists, l
         assert sum(rows) > 0.6 * padded, "rows that go together are of similar length"
 
 
-def test_the_documents_that_are_cut_are_counted(
+def test_documents_that_are_cut_are_counted_once(
     short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = model_of(short_model, "cls_mean")
@@ -189,7 +189,7 @@ def test_strategy_is_saved(short_model: Path, tmp_path: Path, long: str, head: s
     np.testing.assert_allclose(again.predict(pairs), model.predict(pairs), atol=1e-6)
 
 
-def test_what_cannot_work_is_refused(short_model: Path) -> None:
+def test_lengths_and_heads_that_do_not_fit_are_refused(short_model: Path) -> None:
     for long, query_length, match in [
         ("truncate", QUERY, "max reads longer"),
         ("mean", QUERY, "expected 'truncate', 'first'"),
@@ -202,7 +202,7 @@ def test_what_cannot_work_is_refused(short_model: Path) -> None:
         model_of(short_model, "cls_mean", "hf")
 
 
-def test_a_model_made_of_a_saved_one_has_its_positions(tiny_model: Path, tmp_path: Path) -> None:
+def test_saved_model_keeps_its_positions(tiny_model: Path, tmp_path: Path) -> None:
     """A saved tokenizer says how much the model reads, the contract how much there is room for."""
     CrossEncoder(str(tiny_model), query_length=8, document_length=16).save(tmp_path / "short")
     model = CrossEncoder(str(tmp_path / "short"), long="max", document_length=100)

@@ -41,7 +41,7 @@ def change_weights(folder: Path, rename: Callable[[str], str | None]) -> None:
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_decoders(folder: Path, head: str) -> None:
+def test_cross_encoder_refuses_decoders(folder: Path, head: str) -> None:
     """A BERT that is made one, and GPT-2."""
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
@@ -51,7 +51,7 @@ def test_decoders(folder: Path, head: str) -> None:
         GPT2Model(config).save_pretrained(folder)
 
 
-def test_robertas_last_positions_are_none(folder: Path) -> None:
+def test_positions_of_roberta_begin_behind_the_padding(folder: Path) -> None:
     """Its positions begin behind the padding's: 66 of them hold 64 tokens, and one more would be an IndexError."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     RobertaModel(RobertaConfig(max_position_embeddings=66, type_vocab_size=1, **sizes, **TINY)).save_pretrained(folder)
@@ -61,13 +61,13 @@ def test_robertas_last_positions_are_none(folder: Path) -> None:
     assert torch.isfinite(torch.from_numpy(full.predict([("heat " * 99, "flow " * 99)]))).all()
 
 
-def test_no_tokenizer(folder: Path) -> None:
+def test_folder_without_tokenizer_is_refused(folder: Path) -> None:
     for file in [*folder.glob("tokenizer*"), *folder.glob("vocab*"), *folder.glob("special*")]:
         file.unlink()
     refused(folder, "a model folder without a tokenizer")
 
 
-def test_a_tokenizer_without_a_template_for_pairs(folder: Path) -> None:
+def test_tokenizer_without_a_template_for_pairs_is_refused(folder: Path) -> None:
     from tokenizers.processors import TemplateProcessing
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -77,13 +77,13 @@ def test_a_tokenizer_without_a_template_for_pairs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_weights_of_other_names(folder: Path, head: str) -> None:
+def test_weights_of_other_names_are_refused(folder: Path, head: str) -> None:
     change_weights(folder, lambda name: f"other.{name}")
     refused(folder, "lacks 100% of the encoder's weights, such as", head=head)
 
 
 @pytest.mark.parametrize(("head", "prefix"), [("hf", "bert."), ("cls", "encoder.")])
-def test_what_is_fresh_is_named(
+def test_fresh_weights_are_named(
     folder: Path, tmp_path: Path, head: Literal["hf", "cls"], prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A folder that lacks the norm of its embeddings and the pooler, below a tenth of all: they are drawn."""

@@ -47,7 +47,7 @@ def start(folder: Path, **options: object) -> CrossEncoder:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("head", ["hf", "cls"])
 @pytest.mark.parametrize("long", ["truncate", "max", "sum"])
-def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
+def test_initial_ranking_equals_the_first_stage(
     tiny_model: Path, lists: Lists, precision: str, head: str, long: str
 ) -> None:
     lists = with_column(lists, "other", tied)
@@ -67,7 +67,7 @@ def test_the_first_ranking_is_the_first_stages_to_the_last_tie(
     assert np.ptp(scores) > 0.2
 
 
-def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
+def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists) -> None:
     """Of two columns, and by every way to ask for it."""
     lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
     model = trained(start(tiny_model, start=["bm25", "other"]))
@@ -87,7 +87,7 @@ def test_a_score_is_w_z_and_the_texts(tiny_model: Path, lists: Lists) -> None:
         np.testing.assert_allclose([ours[i] for i in range(len(rows))], rows["score"], atol=0.1)  # bf16, other chunks
 
 
-def test_saved_and_loaded_it_scores_as_before(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
+def test_save_keeps_columns_and_weights(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
     model = trained(start(tiny_model))
     model.start.set([1 / 3])
     model.save(tmp_path / "saved")
@@ -130,7 +130,7 @@ def test_hash_of_a_model_counts_its_share_of_the_first_stage(tiny_model: Path, t
     assert hash_model(tmp_path / "a") != hash_model(tmp_path / "b")
 
 
-def test_a_second_training_starts_anew(tiny_model: Path, lists: Lists) -> None:
+def test_prepare_starts_anew(tiny_model: Path, lists: Lists) -> None:
     model = start(tiny_model)
     model.prepare(lists, seed=3)
     first = {name: value.clone() for name, value in model.state_dict().items()}
@@ -142,7 +142,7 @@ def test_a_second_training_starts_anew(tiny_model: Path, lists: Lists) -> None:
     assert "start.weights" in model.head_parameters()
 
 
-def test_what_is_refused(tiny_model: Path, lists: Lists) -> None:
+def test_missing_columns_are_refused(tiny_model: Path, lists: Lists) -> None:
     model = start(tiny_model)
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: model.predict([("a", "b")]), r"the model starts from bm25, which pairs do not have.*rank\("),
@@ -158,7 +158,7 @@ def test_what_is_refused(tiny_model: Path, lists: Lists) -> None:
     assert model.rank("a", [], columns={"bm25": []}) == []
 
 
-def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path) -> None:
+def test_columns_without_values_of_added_documents_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     assert np.isnan(lists.store.column("bm25")[lists.store.added_rows]).all(), "a run does not say it"
     model = start(tiny_model)
@@ -171,7 +171,7 @@ def test_a_gap_would_give_added_documents_away(tiny_model: Path, tmp_path: Path)
     assert np.isfinite(scores).all()
 
 
-def test_others_load_the_text_part(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
+def test_other_libraries_load_the_text_part(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     model = trained(start(tiny_model, start_weight=1))
     model.save(tmp_path / "saved")
