@@ -54,10 +54,9 @@ def models() -> tuple[Lines, str]:
     """Describe models and normalisers of features."""
     from rerank.features.normalise import NORMALISERS
     from rerank.models.load import MODELS
-    from rerank.training.configuration import first_lines
 
     note = "`rerank train --model.help NAME` lists a model's settings. Name a model of your own by its import path."
-    return {"": first_lines(MODELS), "Normalisers of features": first_lines(NORMALISERS)}, note
+    return {"": first_lines(loaded(MODELS)), "Normalisers of features": first_lines(loaded(NORMALISERS))}, note
 
 
 def measures() -> tuple[Lines, str]:
@@ -94,6 +93,11 @@ def explain(name: str) -> str:
 def plain(text: str) -> str:
     """Remove reStructuredText's roles and quotes from a text."""
     return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace(".. math::", "  ")
+
+
+def loaded(homes: Mapping[str, str]) -> dict[str, object]:
+    """Import the classes of a table of modules by class name."""
+    return {name: getattr(import_module(module), name) for name, module in homes.items()}
 
 
 def first_lines(kinds: Mapping[str, object]) -> dict[str, str]:

@@ -11,14 +11,14 @@ from itertools import zip_longest
 from typing import Any
 
 from rerank.commands.options import help_page
-from rerank.commands.show import explain, show
+from rerank.commands.show import explain, first_lines, loaded, show
 from rerank.errors import UserError, nearest
 from rerank.features.normalise import NORMALISERS
 from rerank.models.load import MODELS
 from rerank.settings.described import find_class
 from rerank.settings.parser import make_parser
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.configuration import DATA, SAMPLERS, first_lines, train_parser
+from rerank.training.configuration import DATA, SAMPLERS, train_parser
 
 KINDS = {"data": DATA, "model": MODELS, "sampler": SAMPLERS, "normalise": NORMALISERS}
 """Keys that take a class, except for the loss, which has a command of its own."""
@@ -49,7 +49,7 @@ def kinds_of(key: str) -> str:
     """List the classes that a key takes, a line each."""
     if key == "loss":
         return show("losses")
-    lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(KINDS[key]).items()]
+    lines = [f"  {name:<20} {text.replace('``', '')}" for name, text in first_lines(loaded(KINDS[key])).items()]
     return "\n".join([*lines, "", f"rerank train --{key}.help NAME lists the keys of one of them."])
 
 

@@ -69,7 +69,6 @@ class Outcome:
         cell: the cell that validation chose.
         tried: the number of cells that it was chosen from.
         validation: its measures on validation lists.
-        start: the monitor on validation before the first step; for trees, that of the first stage.
         test: its measures on test lists.
         seconds: time of the training; NaN if it is unknown.
     """
@@ -77,7 +76,6 @@ class Outcome:
     cell: Cell
     tried: int
     validation: dict[str, float]
-    start: dict[str, float]
     test: PerQuery
     seconds: float
 

@@ -34,7 +34,7 @@ def write_results(experiment: Experiment, outcomes: Outcomes, summary: Summary) 
     with atomic_file(folder / "queries.parquet") as temporary:
         queries_frame(outcomes).to_parquet(temporary, index=False)
     with atomic_write(folder / "table.md") as file:
-        file.write(table.markdown(summary, outcomes, experiment.failures))
+        file.write(table.markdown(summary, experiment.failures))
     with atomic_write(folder / "table.tex") as file:
         file.write(table.latex(summary))
 
@@ -46,7 +46,7 @@ def results_frame(output: Path, outcomes: Outcomes) -> pd.DataFrame:
     rows = []
     for outcome in outcomes.values():
         row = _outcome(output, outcome)
-        for part in ("validation", "start", "test"):
+        for part in ("validation", "test"):
             row |= {f"{part}/{name}": mean for name, mean in row.pop(part).items()}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -108,7 +108,6 @@ def _outcome(output: Path, outcome: Outcome) -> dict[str, Any]:
         "folder": _relative(output, outcome.cell),
         "seconds": outcome.seconds,
         "validation": outcome.validation,
-        "start": outcome.start,
         "test": outcome.test.mean,
     }
 

@@ -124,10 +124,8 @@ class Experiment:
         results = cell.results()
         assert results is not None
         validation = results.validation["model"].mean if results.validation else {}
-        before = results.validation.get("start") or results.validation.get("first_stage")
-        start = {cell.monitor: before.mean[cell.monitor]} if before else {}
         test = self._measure(cell, read_run(cell.folder / TEST_RUN))
-        return Outcome(cell, tried, validation, start, test, cell.seconds)
+        return Outcome(cell, tried, validation, test, cell.seconds)
 
     def _measure(self, cell: Cell, run: Run) -> PerQuery:
         config, lists = self.plan.config, self.plan.inputs.test(cell)
@@ -160,7 +158,7 @@ class Experiment:
 
     def _untrained(self, group: Group, like: Outcome, run: Run, seconds: float) -> Outcome:
         cell = Cell(group, {}, self.plan.folder(group), {}, like.cell.monitor)
-        return Outcome(cell, 0, {}, {}, self._measure(like.cell, run), seconds)
+        return Outcome(cell, 0, {}, self._measure(like.cell, run), seconds)
 
     def _stop(self, stop: Stopped, workers: Workers, running: dict[Future[Reply], Cell]) -> NoReturn:
         """Let cells write their checkpoints, and say how to resume."""

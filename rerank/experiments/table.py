@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,18 +11,16 @@ from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.paired import paired_difference
 from rerank.evaluation.render import Section, TableCell, interval, number, plain, probability
 from rerank.evaluation.significance import TEST_NAMES
-from rerank.experiments.cells import Failure, Group, Outcome
+from rerank.experiments.cells import Failure
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
 from rerank.html import in_markdown
 from rerank.training.config import TrainConfig
 
 
-def sections(summary: Summary, outcomes: Mapping[Group, Outcome]) -> list[Section]:
-    """Make all tables: means, published numbers, differences, chosen points."""
-    tables = main_sections(summary)
-    tables += [differences(summary)] if summary.compared else []
-    return [*tables, choices(summary.config, outcomes)]
+def sections(summary: Summary) -> list[Section]:
+    """Make all tables: means, published numbers, differences."""
+    return [*main_sections(summary), *([differences(summary)] if summary.compared else [])]
 
 
 def main_sections(summary: Summary) -> list[Section]:
@@ -31,10 +28,10 @@ def main_sections(summary: Summary) -> list[Section]:
     return [means(summary), *([published(summary)] if summary.config.published else [])]
 
 
-def markdown(summary: Summary, outcomes: Mapping[Group, Outcome], failures: Sequence[Failure]) -> str:
+def markdown(summary: Summary, failures: Sequence[Failure]) -> str:
     """Write all tables as Markdown, with failed cells and their logs."""
     blocks = []
-    for table in sections(summary, outcomes):
+    for table in sections(summary):
         blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
     failed = [f"{one.cell}: {one.message} ({one.cell.folder}/log.txt)" for one in failures]
     if failed:
@@ -80,37 +77,6 @@ def published(summary: Summary) -> Section:
     said = "In brackets: ours minus the published mean, in our standard errors."
     about = [f"Published: {summary.config.published.source}. {said}"]
     return Section("Published", ["method (published)", *summary.measures], rows, about)
-
-
-def choices(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Section:
-    """Make the table of chosen points: how often, their validation monitor and that of the start, training time."""
-    rows = []
-    for method in config.methods:
-        found = [outcome for group, outcome in outcomes.items() if group.method == method]
-        if not found:
-            rows.append(plain(method, *["-"] * 5))
-            continue
-        points = Counter(", ".join(f"{key} {value}" for key, value in outcome.cell.point.items()) for outcome in found)
-        shown = "; ".join(f"{point} ({count})" if point else "-" for point, count in points.most_common())
-        tried = sorted({outcome.tried for outcome in found})
-        known = [outcome.seconds for outcome in found if not np.isnan(outcome.seconds)]
-        started = [outcome for outcome in found if outcome.start]
-        ours = _mean([outcome.validation[outcome.cell.monitor] for outcome in started], 4)
-        before = _mean([outcome.start[outcome.cell.monitor] for outcome in started], 4)
-        rows.append(plain(method, "-".join(map(str, tried)), shown, ours, before, _mean(known, 1)))
-    header = ["method", "points", "chosen", "validation", "start", "seconds"]
-    return Section("Choices", header, rows, [CHOICES])
-
-
-def _mean(values: Sequence[float], digits: int) -> str:
-    return f"{np.mean(values):.{digits}f}" if values else "-"
-
-
-CHOICES = (
-    "Points tried on each fold and seed, and those that validation chose (with how often). Means over these: the "
-    "monitor on validation, of what was chosen and of the model before its first step (of trees: of the first stage), "
-    "and the time that the training took."
-)
 
 
 def caption(summary: Summary) -> list[str]:

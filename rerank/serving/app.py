@@ -78,7 +78,6 @@ class Service:
 
     async def rerank(self, request: Request) -> Response:
         """Read a request, wait for its scores and write the answer."""
-        started = time.perf_counter()
         self.check_key(request)
         limits = self.limits
         if self.metrics.inside >= limits.queue:
@@ -99,7 +98,6 @@ class Service:
             self.metrics.inside -= 1
         response = _json(body.answer(ranker, question.texts, scores))
         self.metrics.requests[200] += 1
-        self.metrics.seconds += time.perf_counter() - started
         return response
 
     async def refused(self, request: Request, error: Exception) -> Response:
@@ -113,8 +111,6 @@ class Service:
             status, message = error.status_code, error.detail
         if status == 404 and path not in PATHS:
             message = f"{path}: no such path; POST {', '.join(PATHS)}, or GET /info"
-        elif status == 405:
-            message = f"{path} does not take {request.method}"
         if path in PATHS and request.method == "POST":
             self.metrics.requests[status] += 1
         headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
@@ -179,17 +175,14 @@ class Metrics:
         self.requests: Counter[int] = Counter()
         self.documents: Counter[str] = Counter()
         self.scoring: defaultdict[str, float] = defaultdict(float)
-        self.seconds = 0.0
         self.inside = 0
 
     def text(self) -> str:
         """Format all metrics; requests inside are read, wait or are scored."""
-        request_seconds = {"_sum": self.seconds, "_count": self.requests[200]}
         families: list[tuple[str, str, Mapping[str, float]]] = [
             ("rerank_requests_total", "counter", _labelled("status", self.requests)),
             ("rerank_documents_total", "counter", _labelled("model", self.documents)),
             ("rerank_scoring_seconds_total", "counter", _labelled("model", self.scoring)),
-            ("rerank_request_seconds", "summary", request_seconds),
             ("rerank_requests_inside", "gauge", {"": self.inside}),
             ("process_resident_memory_bytes", "gauge", {"": psutil.Process().memory_info().rss}),
         ]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank import losses, relaxations
@@ -130,15 +127,3 @@ def import_classes() -> dict[str, dict[str, type]]:
     }
     named = sorted(losses.load_all().items(), key=lambda item: "NDCG" not in item[0])  # suggested first
     return found | {"loss": {**dict(named), **losses.load_parts()}, "relaxation": {**relaxations.load_all()}}
-
-
-def first_lines(homes: Mapping[str, str]) -> dict[str, str]:
-    """Read the first line of each class's docstring from its file, since importing it might import torch."""
-    lines = {}
-    for name, module in homes.items():
-        spec = find_spec(module)
-        assert spec is not None and spec.origin is not None
-        nodes = ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
-        kind = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name)
-        lines[name] = (ast.get_docstring(kind) or "").partition("\n")[0]
-    return lines

@@ -50,9 +50,7 @@ def test_help_does_not_import_torch() -> None:
         "experiment --help": "usage: rerank",
         "train --help": "--optimization.encoder_lr 2e-05",
         "train --help all": "learning rate of the encoder",
-        "train --data ListsData --model.help": "MLP ",
         "experiment --methods.help": "--methods.search",
-        "show models": "LightGBM ",
         "show collections": "files:DIR",
     }
     code = f"""

@@ -56,23 +56,3 @@ def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]
-
-
-def test_choices_show_the_start(lists: Lists, tmp_path: Path) -> None:
-    """In the second table and in the results: the mean over cells of what was measured before the first step."""
-    assert experiment([write_config(tmp_path, folds=[1, 2])]) == 0
-    cells = json.loads((tmp_path / "out" / "results.json").read_text())["cells"]
-    starts, chosen = [], []
-    for cell in cells:
-        folder = tmp_path / "out" / cell["folder"]
-        if cell["method"] != "ListNet":
-            assert cell["start"] == {}
-            continue
-        values = json.loads((folder / "results.json").read_text())["validation"]["start"]["mean"]
-        assert cell["start"] == {"nDCG": pytest.approx(values["nDCG"], abs=1e-12)}
-        starts.append(values["nDCG"])
-        chosen.append(cell["validation"]["nDCG"])
-    row = next(
-        line for line in (tmp_path / "out" / "table.md").read_text().splitlines() if line.startswith("| ListNet | 1")
-    )
-    assert row.split("|")[4:6] == [f" {np.mean(chosen):.4f} ", f" {np.mean(starts):.4f} "]

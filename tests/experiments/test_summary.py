@@ -41,7 +41,7 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
                 test = per_query(MEASURES, values, [f"{fold}-{i}" for i in range(QUERIES)])
                 group = Group(method, fold, seed)
                 cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
-                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, {}, test, 2.0)
+                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, test, 2.0)
     return outcomes
 
 
@@ -180,7 +180,7 @@ def test_failed_rows_count_in_correction() -> None:
     (first, second) = [one for one in summary.compared if one.row == "middle"]
     assert min(first.corrected, second.corrected) == pytest.approx(min(1.0, 4 * min(first.p, second.p)))
     assert all(one.found is None for one in summary.compared if one.row == "good")
-    assert "| good | bad | AP | - | - | - | - | - |" in table.markdown(summary, outcomes, [])
+    assert "| good | bad | AP | - | - | - | - | - |" in table.markdown(summary, [])
     mixed = {replace(group, method=f"{group.method} + {FIRST_STAGE}"): one for group, one in outcomes.items()}
     assert summarise(config, outcomes | mixed).comparisons == 10
 

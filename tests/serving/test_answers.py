@@ -125,7 +125,6 @@ def test_metrics_count(client: Client) -> None:
 
     assert more('rerank_requests_total{status="200"}') == 1 == more('rerank_requests_total{status="400"}')
     assert more('rerank_documents_total{model="text"}') == len(TEXTS)
-    assert more("rerank_request_seconds_count") == 1
-    assert 0 < more('rerank_scoring_seconds_total{model="text"}') <= more("rerank_request_seconds_sum")
+    assert more('rerank_scoring_seconds_total{model="text"}') > 0
     assert after["rerank_requests_inside"] == 0
     assert after["process_resident_memory_bytes"] > 1 << 26
