@@ -10,8 +10,9 @@ from typing import Any
 
 from rerank.evaluation.measures import PerQuery
 from rerank.settings.configs import Settings
+from rerank.storage.files import read_json
 from rerank.training.results import Results
-from rerank.training.run_folder import RESULTS, read_starts
+from rerank.training.run_folder import ENVIRONMENT, RESULTS
 
 Point = dict[str, Any]
 """Values by dotted key: one combination of a search."""
@@ -57,8 +58,8 @@ class Cell:
     @property
     def seconds(self) -> float:
         """Return the seconds of the training's last start; NaN if unknown."""
-        starts = read_starts(self.folder)
-        return float(starts[-1].get("seconds", "nan")) if starts else float("nan")
+        path = self.folder / ENVIRONMENT
+        return float(read_json(path).get("seconds", "nan")) if path.is_file() else float("nan")
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,9 @@
-"""The lists of each step, the same in every process and after every interruption; padded lists."""
+"""The lists of each step, the same in every process and after every interruption."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +12,6 @@ from torch import Tensor
 from rerank.lists.sampling import Sampler, seed_of
 from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
-
-CELLS = 1 << 20
-"""Default for the largest number of elements in the pairwise matrices of a batch."""
 
 
 @dataclass(frozen=True)
@@ -72,28 +68,3 @@ def pad(values: list[Array]) -> tuple[Tensor, Tensor]:
     mask = torch.arange(int(lengths.max())) < lengths[:, None]
     flat = torch.from_numpy(np.concatenate(values)).float()
     return torch.zeros(mask.shape).masked_scatter_(mask, flat), mask
-
-
-class PaddedLists(NamedTuple):
-    """Lists padded to the longest."""
-
-    lists: Array  # their positions, ``[B]``
-    rows: Tensor  # position of each document in the flat arrays, ``[B, N]``; 0 where padded
-    mask: Tensor  # ``[B, N]`` bool, True for real documents
-    labels: Tensor  # ``[B, N]`` float32, 0 where padded
-
-
-def padded_lists(lists: Lists, chosen: Array, cells: int = CELLS) -> list[PaddedLists]:
-    """Pad lists in batches, sorted by length so that little of a batch is padding."""
-    lengths = lists.lengths
-    chosen = chosen[np.argsort(-lengths[chosen], kind="stable")]
-    batches, start = [], 0
-    while start < len(chosen):
-        longest = max(1, int(lengths[chosen[start]]))
-        part = chosen[start : start + max(1, cells // longest**2)]
-        mask = np.arange(longest) < lengths[part][:, None]
-        rows = np.where(mask, lists.offsets[part][:, None] + np.arange(longest), 0)
-        labels = np.where(mask, lists.grades[rows], 0).astype(np.float32)
-        batches.append(PaddedLists(part, torch.from_numpy(rows), torch.from_numpy(mask), torch.from_numpy(labels)))
-        start += len(part)
-    return batches

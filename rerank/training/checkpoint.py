@@ -39,7 +39,6 @@ class State:
     lists: int = 0
     dead: int = 0
     skipped: int = 0
-    metrics_lines: int = 0
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     start: dict[str, Measured] = field(default_factory=dict)  # the model before its first step, by split
 

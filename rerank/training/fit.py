@@ -37,15 +37,6 @@ if TYPE_CHECKING:
 class Training:
     """A finished training run.
 
-    >>> import rerank
-    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
-    >>> lists = rerank.Lists.from_dataframe(table)
-    >>> from tempfile import mkdtemp
-    >>> model = rerank.MLP(hidden=[4], columns=["bm25"])
-    >>> run = rerank.train(model, lists, rerank.LambdaLoss(), validation=None, output=mkdtemp() + "/x")
-    >>> bool(run.history["loss"].notna().any()), run.results.best_epoch
-    (True, 1)
-
     Attributes:
         folder: the run folder.
         settings: the configuration.

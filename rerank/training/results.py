@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,6 @@ from rerank.evaluation.measures import Evaluator, PerQuery
 from rerank.evaluation.paired import paired_difference, shown_difference
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
-from rerank.lists.sampling import seed_of
 from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.base import Loss
@@ -26,14 +24,11 @@ from rerank.models.mixed import Mixed
 from rerank.progress import log
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_json, write_json
-from rerank.training.batches import padded_lists
 from rerank.training.config import TrainConfig
+from rerank.training.targets import ActiveTerm, MicroBatchLoss, Targets
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-ELEMENTS = 2**22
-"""Elements of a batch's ``[B, N, N]`` at a time when a loss is computed on validation lists."""
 
 
 @dataclass(frozen=True)
@@ -235,14 +230,10 @@ class Measurer:
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
     """Return the mean of a loss over the lists that carry a signal, at these scores."""
-    summed, total, count = copy.copy(loss), 0.0, 0
-    summed.reduction = "sum"
-    flat = torch.from_numpy(scores).float()
-    for batch in padded_lists(lists, np.flatnonzero(lists.lengths > 0), ELEMENTS):
-        padded = flat[batch.rows].masked_fill(~batch.mask, 0.0)
-        seeds = torch.tensor([seed_of(seed, 0, lists.query_ids[query]) for query in batch.lists])
-        total += float(summed(padded, batch.labels, batch.mask, seeds=seeds))
-        count += int(loss.learnable(batch.labels, batch.mask).sum())
-    if not count:
+    targets = Targets(lists, loss)
+    usable = targets.usable()
+    if not len(usable):
         raise UserError("validation: no list can teach the loss, so its loss chooses no epoch; leave epoch_by out")
-    return total / count
+    samples, terms = targets.samples(usable, seed), [ActiveTerm(0, 1.0, len(usable))]
+    flat = torch.from_numpy(np.concatenate([scores[sample.rows] for sample in samples]))
+    return float(MicroBatchLoss(samples, terms, targets, flat.device)(flat.float()))

@@ -24,7 +24,6 @@ import rerank
 from rerank.errors import UserError
 from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.contract import MIX, add_to_contract, read_contract
-from rerank.progress import log
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
@@ -49,7 +48,7 @@ TEST_RUN = "test.trec"
 """The best model's run over the test lists."""
 
 ENVIRONMENT = "environment.json"
-"""A list with an entry per start, since a run may resume on another machine."""
+"""Command, code, packages and hardware of the last start, and its seconds."""
 
 CHECKPOINTS = "checkpoints"
 """Folder from which an interrupted run resumes."""
@@ -109,7 +108,8 @@ class RunFolder:
             with atomic_write(self.path / "config.yaml") as file:
                 file.write(self.config)
         remove_leftovers(self.path)
-        write_starts(self.path, [*read_starts(self.path), environment()])
+        self._environment = environment()
+        write_json(self.path / ENVIRONMENT, self._environment)
 
     def finish(
         self, splits: Splits, model: Model, results: Results, ranker: Mixed | None, test_scores: Array | None
@@ -135,20 +135,16 @@ class RunFolder:
         write_card(self.best, card, contract.get(MIX))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
-        *before, start = read_starts(self.path)
-        write_starts(self.path, [*before, {**start, "seconds": time.perf_counter() - self._opened}])
+        seconds = time.perf_counter() - self._opened
+        write_json(self.path / ENVIRONMENT, self._environment | {"seconds": seconds})
         results.save(self.path / RESULTS)
 
-    def keep_metrics(self, lines: int) -> int:
-        """Forget what was logged after the checkpoint that the run resumes from; return the number of lines kept."""
+    def keep_metrics(self, step: int) -> None:
+        """Forget what was logged after the step that the run resumes from."""
         path = self.path / "metrics.jsonl"
-        logged = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        kept = logged.splitlines(keepends=True)[:lines]
-        if len(kept) < lines:
-            log.warning("%s: has %d lines, the checkpoint says %d; the others are lost", path, len(kept), lines)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
         with atomic_write(path) as file:
-            file.writelines(kept)
-        return len(kept)
+            file.writelines(line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step)
 
     def add_metrics(self, values: dict[str, Any]) -> None:
         """Append a line to ``metrics.jsonl``."""
@@ -178,27 +174,8 @@ def describe_difference(key: str, old: Any, new: Any) -> str:
 def _describe(lists: Lists) -> str:
     """Describe lists in a line, with only the end of paths, since a card leaves the machine."""
     collection = re.sub(r"/\S*/(?=[^/]+/[^/]+$)", "", str(lists.store.manifest["collection"]["name"]))
-    size = f"{len(lists)} queries, {lists.size} candidates"
-    if lists.store.order is None:
-        return f"{collection}: {size}"
-    bm25 = lists.store.manifest["retriever"].get("bm25")
-    systems = [f"BM25 (k1 {bm25['k1']:g}, b {bm25['b']:g})"] if bm25 else []
-    runs = lists.store.manifest["retriever"].get("run")
-    if runs or not bm25:
-        systems.append(f"given runs ({', '.join(runs)})" if isinstance(runs, dict) else "a given run")
-    return f"{collection}: {size} from {' and '.join(systems)}"
-
-
-def read_starts(folder: Path) -> list[dict[str, Any]]:
-    """Read the environments of a run's starts."""
-    path = folder / ENVIRONMENT
-    return list(json.loads(path.read_bytes())) if path.is_file() else []
-
-
-def write_starts(folder: Path, starts: list[dict[str, Any]]) -> None:
-    """Write the environments of a run's starts."""
-    with atomic_write(folder / ENVIRONMENT) as file:
-        file.write(json.dumps(starts, indent=2) + "\n")
+    order = f", in the order of {lists.store.order}" if lists.store.order else ""
+    return f"{collection}: {len(lists)} queries, {lists.size} candidates{order}"
 
 
 def environment() -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.kernels.memory import sent
-from rerank.lists.sampling import Sampler
+from rerank.lists.sampling import Sampler, seed_of
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion
 from rerank.losses.terms import GRADES, Term, terms_of
@@ -61,8 +61,10 @@ class Targets:
         return values
 
     def padded(self, term: int, rows: Sequence[Array]) -> tuple[Tensor, Tensor]:
-        """Targets of a term, ``[B, N]`` float32, and the mask of the candidates that have one."""
-        return mask_missing(*pad([self.flat[term][part] for part in rows]))
+        """Pad the targets of a term, ``[B, N]`` float32; return them and the mask of the candidates that have one."""
+        labels, mask = pad([self.flat[term][part] for part in rows])
+        absent = labels.isnan()
+        return labels.masked_fill(absent, 0.0), mask & ~absent
 
     def learnable(self, term: int, rows: Sequence[Array]) -> Array:
         """Test for each list whether a term can learn from it, ``[B]`` bool."""
@@ -82,6 +84,12 @@ class Targets:
                 useful[part] |= self.learnable(term, rows)
         return np.flatnonzero(useful)
 
+    def samples(self, positions: Array, seed: int) -> list[ListSample]:
+        """Take lists whole, each with a seed of its own."""
+        ends = self.lists.offsets
+        ids = self.lists.query_ids
+        return [ListSample(i, np.arange(ends[i], ends[i + 1]), seed_of(seed, 0, ids[i])) for i in positions.tolist()]
+
     def ignore_shifts(self, usable: Array) -> bool:
         """Test whether adding a number to all scores of a list changes no term's loss.
 
@@ -99,12 +107,6 @@ class Targets:
             if gradient.sum(dim=1).abs().max() > 1e-5 * gradient.abs().max():
                 return False
         return True
-
-
-def mask_missing(labels: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Replace missing labels (NaN) by 0 and mask them."""
-    absent = labels.isnan()
-    return labels.masked_fill(absent, 0.0), mask & ~absent
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:
@@ -138,37 +140,35 @@ class MicroBatchLoss:
     def __init__(
         self, samples: list[ListSample], terms: Sequence[ActiveTerm], targets: Targets, device: torch.device
     ) -> None:
-        self.samples, self._terms, self._targets, self._device = samples, terms, targets, device
-        self._lengths = np.array([len(sample.rows) for sample in samples])
-        self.starts = np.cumsum(self._lengths) - self._lengths
-        self.documents = int(self._lengths.sum())
-        self._negligible = min(term.weight / term.over for term in terms) * ZERO_GRAD_TOLERANCE
+        self.samples, self.terms, self._sums, self._device = samples, terms, targets.sums, device
+        lengths = np.array([len(sample.rows) for sample in samples])
+        self.documents = int(lengths.sum())
         self.totals = torch.zeros(4, device=device)
+        starts, self._groups = np.cumsum(lengths) - lengths, []
+        for chosen in bucket_by_length(lengths, CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS):
+            real = torch.arange(int(lengths[chosen].max())) < torch.from_numpy(lengths[chosen])[:, None]
+            places = torch.from_numpy(starts[chosen])[:, None] + torch.arange(real.shape[1])
+            seeds, rows = torch.tensor([samples[i].seed for i in chosen]), [samples[i].rows for i in chosen]
+            given = [targets.padded(term.number, rows) for term in terms]
+            group = places.masked_fill_(~real, 0), ~real, seeds, *(tensor for both in given for tensor in both)
+            self._groups.append([sent(tensor, device) for tensor in group])
 
-    def __call__(self, flat: Tensor) -> Tensor:
-        """Compute the loss of scores ``[N]``, list after list."""
-        totals = [torch.zeros((), device=self._device) for _ in self._terms]
-        on_cpu = self._device.type == "cpu"
-        for chosen in bucket_by_length(self._lengths, CPU_ELEMENTS if on_cpu else GPU_ELEMENTS):
-            scores = self._padded(flat, chosen)
-            scores.register_hook(self._count_dead)
-            seeds = sent(torch.tensor([self.samples[i].seed for i in chosen]), self._device)
-            rows = [self.samples[i].rows for i in chosen]
-            for i, term in enumerate(self._terms):
-                labels, mask = (sent(value, self._device) for value in self._targets.padded(term.number, rows))
-                totals[i] = totals[i] + self._targets.sums[term.number](scores, labels, mask, seeds=seeds)
-        weighted = [total / term.over * term.weight for total, term in zip(totals, self._terms, strict=True)]
+    def __call__(self, flat: Tensor, draw: int = 0) -> Tensor:
+        """Compute the loss of scores ``[N]``, list after list; random choices depend on the number of the draw."""
+        totals = [torch.zeros((), device=self._device) for _ in self.terms]
+        self._negligible = min((t.weight / t.over for t in self.terms if t.weight), default=1.0) * ZERO_GRAD_TOLERANCE
+        for places, padding, seeds, *given in self._groups:
+            scores = flat[places.flatten()].view_as(places).masked_fill(padding, 0.0)
+            if scores.requires_grad:
+                scores.register_hook(self._count_dead)
+            drawn = (seeds + draw) & (2**63 - 1) if draw else seeds
+            for i, term in enumerate(self.terms):
+                labels, mask = given[2 * i : 2 * i + 2]
+                totals[i] = totals[i] + self._sums[term.number](scores, labels, mask, seeds=drawn)
+        weighted = [total / term.over * term.weight for total, term in zip(totals, self.terms, strict=True)]
         loss = torch.stack(weighted).sum()
         self.totals[0] = loss.detach() + 0.0 * flat.detach().sum()
         return loss
-
-    def _padded(self, flat: Tensor, chosen: Array) -> Tensor:
-        """The scores of some of the lists, ``[B, N]``, zero where padded."""
-        lengths = torch.from_numpy(self._lengths[chosen])[:, None]
-        real = torch.arange(int(lengths.max())) < lengths
-        positions = torch.from_numpy(self.starts[chosen])[:, None] + torch.arange(real.shape[1])
-        places = sent(positions.masked_fill_(~real, 0), self._device)
-        return flat[places.flatten()].view_as(places).masked_fill(sent(~real, self._device), 0.0)
 
     def _count_dead(self, gradient: Tensor) -> None:
         self.totals[1] += (gradient.abs().amax(dim=1) <= self._negligible).sum()

@@ -69,7 +69,7 @@ class Trainer:
         self._prepare()
         self._launch()
         skipped = len(train) - len(self.usable)
-        self._say("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
+        log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         fixed = self.model.score_biases() if self.targets.ignore_shifts(self.usable) else []
         for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
             bias.requires_grad_(False)
@@ -84,10 +84,10 @@ class Trainer:
         register_state(self.accelerator, self.model, state)
         if load_checkpoint(self.accelerator, self.folder.path):
             self._collect(state)
-            self._say("resuming at step %d of %d", state.step, self.steps)
+            log.info("resuming at step %d of %d", state.step, self.steps)
         accumulator = self._accumulator(state)
         if self.main:
-            state.metrics_lines = self.folder.keep_metrics(state.metrics_lines)
+            self.folder.keep_metrics(state.step)
         self._start_trackers(state)
         try:
             with stops.finishing():
@@ -136,11 +136,11 @@ class Trainer:
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open()
-        self._say("precision %s (%s)", self.precision, why)
+        log.info("precision %s (%s)", self.precision, why)
         if self.model.whole_batches and self.accelerator.num_processes > 1:
-            self._say("one process trains, because batch norm is over a whole batch; start one process")
+            log.info("one process trains, because batch norm is over a whole batch; start one process")
         if (left_out := self.batches.left_out) is not None:
-            self._say("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
+            log.info("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
 
     def _stop(self, stop: Stopped, state: State) -> NoReturn:
         """Write a checkpoint, and say how to resume."""
@@ -165,14 +165,14 @@ class Trainer:
                 self.model.train()
                 with together():
                     limits.full_tokens, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
-                self._say("memory for graphs: %s", why)
+                log.info("memory for graphs: %s", why)
                 if config.token_budget is None:
                     limits.token_budget = min(limits.token_budget, limits.full_tokens)
             agree(limits, self.accelerator)
         processes = self.accelerator.num_processes
         size, backend = micro_batch_size(config, processes), self.accelerator.state.dynamo_plugin.backend.value.lower()
         how = [self.precision, *["sharded"] * self.accelerator.is_fsdp2, *[backend] * (backend != "no")]
-        self._say("%s", describe_batch(processes, self.batches.batch_size, size, limits.token_budget, ", ".join(how)))
+        log.info("%s", describe_batch(processes, self.batches.batch_size, size, limits.token_budget, ", ".join(how)))
         return GradientAccumulator(self.accelerator, self.forward, inputs, self.targets, limits, size, config.gradient)
 
     def _epoch(self, state: State, accumulator: GradientAccumulator) -> None:
@@ -188,7 +188,7 @@ class Trainer:
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for batch in self.batches.epoch(state.epoch, state.epoch_step):
-            torch.manual_seed(seed_of(config.seed, state.step, f"process {accelerator.process_index}"))
+            seed_device(accelerator.device, seed_of(config.seed, state.step, f"process {accelerator.process_index}"))
             done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps)
             if done.lists:
                 largest = config.optimization.max_grad_norm or float("inf")
@@ -209,9 +209,9 @@ class Trainer:
             learned = {"loss": done.loss, "lists": done.lists, "dead_lists": done.dead}
             self._log(state, (learned if done.lists else {"skipped": True}) | {"learning_rate": rate, **speed})
             if (estimate := self._pace.estimate(state.step)) is not None:
-                self._say("%s", estimate)
+                log.info("%s", estimate)
                 if accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
-                    self._say("%s", hint)
+                    log.info("%s", hint)
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
@@ -231,7 +231,7 @@ class Trainer:
             state.start[split] = measured = self.measurer(split, scores)
             if split == "validation":
                 state.best, self._best_scores = self.measurer.worth(measured.mean, scores), scores
-                self._say("start: %s %.4f", self.monitor, measured.mean[self.monitor])
+                log.info("start: %s %.4f", self.monitor, measured.mean[self.monitor])
         self._save_best()
 
     def _validate(self, state: State) -> None:
@@ -259,7 +259,7 @@ class Trainer:
         shown += f", {dead:.0%} dead lists" if dead else ""
         shown += f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else ""
         self._log(state, logged)
-        self._say("%s", shown)
+        log.info("%s", shown)
         if better:
             self._save_best()
 
@@ -330,12 +330,10 @@ class Trainer:
         patience = self.config.patience
         if patience is None or self.splits.validation is None or state.epoch - state.best_epoch < patience:
             return False
-        what = "validation loss" if self.config.epoch_by == "loss" else self.monitor
-        self._say("no better %s for %d epochs: stopping early", what, patience)
+        log.info("not better for %d epochs: stopping early", patience)
         return True
 
     def _log(self, state: State, values: dict[str, Any]) -> None:
-        state.metrics_lines += 1
         if self.main:
             self.folder.add_metrics({"step": state.step, **values})
         if self.trackers:
@@ -354,9 +352,12 @@ class Trainer:
         for tracker in self.accelerator.trackers:
             tracker.finish()
 
-    def _say(self, message: str, *values: Any) -> None:
-        if self.main:
-            log.info(message, *values)
+
+def seed_device(device: torch.device, seed: int) -> None:
+    """Seed the generators of the CPU and a device, without the stack traces that ``torch.manual_seed`` formats."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.lists.data import Splits
-from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
 from rerank.measures.graded import nDCG
@@ -24,11 +23,11 @@ from rerank.progress import Pace, log, tqdm
 from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
-from rerank.training.batches import PaddedLists, padded_lists
+from rerank.training.batches import pad
 from rerank.training.config import TrainConfig
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
-from rerank.training.targets import ZERO_GRAD_TOLERANCE, Targets, mask_missing
+from rerank.training.targets import CPU_ELEMENTS, ActiveTerm, MicroBatchLoss, Targets, bucket_by_length
 
 
 class TreeTrainer:
@@ -52,10 +51,10 @@ class TreeTrainer:
         self.monitor = self.measurer.monitor
         targets = Targets(splits.train, config.loss or ListNet())  # their own objective learns from what ListNet does
         usable = targets.usable()
-        self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
         self.skipped = len(splits.train) - len(usable)
         if not len(usable):
             raise UserError(f"data.train: no list of {splits.train.store} has anything to learn from")
+        self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
 
     def run(self) -> Results:
         train, validation = self.splits.train, self.splits.validation
@@ -125,20 +124,25 @@ class Monitor:
 
     def __init__(self, lists: Lists, measure: str) -> None:
         self.lists, self._evaluator = lists, Evaluator(lists.qrels or {}, measure)
-        self._padded: list[PaddedLists] | None = None
+        self._groups: list[tuple[list[slice], Tensor, Tensor]] | None = None
         with suppress(UserError):
             self._exact = parse(measure)
             if lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists):
-                self._padded = padded_lists(lists, np.arange(len(lists)))
+                ends, filled = lists.offsets, np.flatnonzero(lists.lengths)
+                groups = [filled[part] for part in bucket_by_length(lists.lengths[filled], CPU_ELEMENTS)]
+                rows = [[slice(int(ends[i]), int(ends[i + 1])) for i in part] for part in groups]
+                self._groups = [(part, *pad([lists.grades[row] for row in part])) for part in rows]
 
     def __call__(self, scores: Array) -> float:
         """Compute the mean for scores ``[T]``."""
-        if self._padded is None:
+        if self._groups is None:
             (mean,) = self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()
             return mean
-        flat = torch.from_numpy(np.asarray(scores, dtype=np.float32)).double()
-        values = (self._exact.exact(flat[batch.rows], batch.labels, batch.mask) for batch in self._padded)
-        return sum(float(value.sum()) for value in values) / max(1, len(self.lists))
+        total = 0.0
+        for rows, labels, mask in self._groups:
+            padded, _ = pad([scores[row] for row in rows])
+            total += float(self._exact.exact(padded.double(), labels, mask).sum())
+        return total / max(1, len(self.lists))
 
 
 def _all_are_candidates(lists: Lists) -> bool:
@@ -175,63 +179,39 @@ class Objective:
     """
 
     def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
-        lists = targets.lists
-        self.targets, self.trees = targets, trees
-        self.padded = padded_lists(lists, usable)
-        self.lists = len(usable)
-        self.taught = np.zeros(lists.size, dtype=bool)
-        for batch in self.padded:
-            self.taught[batch.rows[batch.mask].numpy()] = True
-        self.factors = [self.lists / self._over(number) for number in range(len(targets.terms))]
-        self._seeds = np.array([seed_of(seed, 0, query) for query in lists.query_ids], dtype=np.int64)
-        self.calls = 0
-        self.value = float("nan")
-        self.dead = 0
-
-    def _over(self, number: int) -> int:
-        """Return the divisor of a term's sum: for a mean, the lists from which this term can learn."""
-        term, values = self.targets.terms[number], self.targets.flat[number]
-        if term.loss.reduction == "sum":
-            return 1
-        learnable = (term.loss.learnable(*mask_missing(_at(values, batch), batch.mask)) for batch in self.padded)
-        return max(1, sum(int(some.sum()) for some in learnable))
+        self.lists, self.trees, samples = len(usable), trees, targets.samples(usable, seed)
+        rows, self.terms = [sample.rows for sample in samples], []
+        for number, term in enumerate(targets.terms):
+            learnable = int(targets.learnable(number, rows).sum())
+            self.terms.append((term, number, max(1, learnable) if term.loss.reduction == "mean" else 1))
+        self.rows, terms = np.concatenate(rows), [ActiveTerm(number, 1.0, over) for _, number, over in self.terms]
+        self.loss = MicroBatchLoss(samples, terms, targets, torch.device("cpu"))
+        self.calls, self.value, self.dead = 0, float("nan"), 0
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Return the derivatives of the summed loss by the scores, ``[T]`` float32, and the mean loss of a list."""
-        flat = torch.from_numpy(np.asarray(scores, dtype=np.float32))
-        gradient, total, self.dead = torch.zeros(len(flat)), 0.0, 0
+        flat = torch.from_numpy(np.asarray(scores[self.rows], dtype=np.float32)).requires_grad_()
         share = min(1.0, draw / self.trees)
-        weights = [term.weight_at(share) * by for term, by in zip(self.targets.terms, self.factors, strict=True)]
-        smallest = min((weight for weight in weights if weight), default=1.0) * ZERO_GRAD_TOLERANCE
-        for batch in self.padded:
-            padded = flat[batch.rows].requires_grad_()
-            seeds = torch.from_numpy((self._seeds[batch.lists] + draw) & (2**63 - 1))
-            loss = (padded * 0.0).sum()  # on the graph, whatever the weights
-            for own, weight, values in zip(self.targets.sums, weights, self.targets.flat, strict=True):
-                if weight:
-                    labels, mask = mask_missing(_at(values, batch), batch.mask)
-                    loss = loss + weight * own(padded, labels, mask, seeds=seeds)
-            loss.backward()
-            assert padded.grad is not None
-            self.dead += int((padded.grad.abs().amax(dim=1) <= smallest).sum())
-            gradient[batch.rows[batch.mask]] = padded.grad[batch.mask]
-            total += loss.item()
-        return gradient.numpy(), total / max(1, self.lists)
+        self.loss.terms = [ActiveTerm(number, term.weight_at(share), over) for term, number, over in self.terms]
+        self.loss.totals.zero_()
+        self.loss(flat, draw).backward()
+        assert flat.grad is not None
+        value, dead, *_ = self.loss.totals.tolist()
+        gradient, self.dead = np.zeros(len(scores), dtype=np.float32), int(dead)
+        gradient[self.rows] = flat.grad.numpy() * self.lists
+        return gradient, value
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
         """Return gradient and Hessian, ``[T]`` each; ``value`` becomes the mean loss."""
         gradient, self.value = self.gradient(scores, self.calls)
         self.calls += 1
-        hessian = np.where(self.taught, np.abs(gradient[self.taught]).mean(), np.float32(0))
-        scale = float(hessian[self.taught].mean()) or 1.0
+        scale = float(np.abs(gradient[self.rows]).mean()) or 1.0
         if not np.isfinite([self.value, scale]).all():
             what = "gradient" if np.isfinite(self.value) else "loss"
             raise UserError(
                 f"the {what} is not finite at tree {self.calls}, scores from {scores.min():g} to {scores.max():g}; "
                 "lower model.learning_rate"
             )
-        return gradient / scale, hessian / scale
-
-
-def _at(values: Array, batch: PaddedLists) -> Tensor:
-    return torch.from_numpy(values[batch.rows.numpy()]).float()
+        hessian = np.zeros_like(gradient)
+        hessian[self.rows] = 1.0
+        return gradient / scale, hessian
