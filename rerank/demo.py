@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -14,10 +14,8 @@ from rerank.collections.demo import DemoCollection, entries, split_name
 from rerank.collections.in_memory import Texts
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.progress import duration, working
 from rerank.retrieval.bm25 import BM25, build_index
 from rerank.retrieval.fuse import fuse
-from rerank.retrieval.runs import Scored
 from rerank.storage.files import digest
 from rerank.tasks.retrieve import retrieve
 
@@ -38,8 +36,6 @@ ROWS = (
     "fusion of both, zero-shot",
     "MiniLM cross-encoder, fine-tuned",
 )
-STEP = 3.2
-"""Time of a training step for a pair, in times of scoring it: forward, and backward for inputs and weights."""
 
 Precision = Literal["auto", "bf16", "fp32"]
 
@@ -65,16 +61,12 @@ def _build(output: Path, precision: Precision) -> None:
     print(f"\n{'':<34}{'nDCG@10':>9}{'RR@10':>9}")
     runs: dict[str, Any] = {}
     _add_row(runs, test, "bm25")
-    with working("importing PyTorch"):
-        from rerank import CrossEncoder, Optimization, PositivesNegatives, SmoothINDCG
-        from rerank import train as fine_tune
-        from rerank.scoring.outputs import add_cosines
-    pairs = test.store.documents.num_rows / 2 + test.size + STEP * len(train) * (1 + NEGATIVES)
-    if not (output / "model" / "best").is_dir():
-        log.info("This will take about %s on this machine.", duration(pairs * _seconds_per_pair(test, precision)))
+    from rerank import CrossEncoder, Optimization, PositivesNegatives, SmoothINDCG
+    from rerank import train as fine_tune
+    from rerank.scoring.outputs import add_cosines
+
     if "minilm" not in test.store.column_names:
-        with working("encoding documents"):
-            add_cosines(output / "lists", ENCODER, "minilm", precision=precision)
+        add_cosines(output / "lists", ENCODER, "minilm", precision=precision)
         train, test = _lists(output)
     _add_row(runs, test, "minilm")
     _add_row(runs, test, fuse([test.run(name) for name in COLUMNS]))
@@ -122,17 +114,6 @@ def _is_test(name: str) -> bool:
     return not hasattr(builtins, module) and int(digest("demo", module)[:8], 16) % 3 == 0
 
 
-def _seconds_per_pair(lists: Lists, precision: Precision) -> float:
-    """Measure the time of scoring on the candidates of 32 questions, after a warm-up."""
-    from rerank import CrossEncoder, rerank_lists
-
-    model, sample = CrossEncoder(ENCODER, **MODEL, start="bm25"), lists.select(slice(0, 32))
-    rerank_lists(model, sample.select([0]), precision=precision)
-    began = time.perf_counter()
-    rerank_lists(model, sample, precision=precision)
-    return (time.perf_counter() - began) / sample.size
-
-
 def _add_row(runs: dict[str, Any], test: Lists, run: Any) -> None:
     """Evaluate the next run, and print its row of the table."""
     from rerank.evaluation.compare import compare_runs
@@ -159,35 +140,22 @@ def _gains(test: Lists, runs: Mapping[str, Any]) -> str:
 
 
 def answer(question: str, output: Path, count: int = 5) -> str:
-    """Rank the library's functions for a question: BM25 by names and sentences, then the fine-tuned model by sentences.
+    """Rank the library's functions for a question: BM25 on names and sentences, then the fine-tuned model."""
+    from rerank import CrossEncoder
+    from rerank.models.text.cosines import Embedder, cosines_of
 
-    Java searches while Python imports PyTorch, which takes a fifth less without the garbage collector.
-    """
-    import gc
-    from concurrent.futures import ThreadPoolExecutor
-
-    def search() -> Sequence[Scored]:
-        texts = {one.name: f"{split_name(one.name)} {one.signature}. {one.sentence}" for one in entries()}
-        index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
-        return BM25().search(index, [Query("question", question)], depth=DEPTH)["question"]
-
-    with working("looking for answers"), ThreadPoolExecutor(1) as pool:
-        gc.disable()
-        searching = pool.submit(search)
-        from rerank import CrossEncoder
-        from rerank.models.text.cosines import Embedder, cosines_of
-
-        model, encoder = CrossEncoder.load(output / "model" / "best"), Embedder(ENCODER)
-        gc.enable()
-        found = searching.result()
-        if not found:
-            return "BM25 finds no function with any of these words."
-        known = {entry.name: entry for entry in entries()}
-        candidates = [known[one.id] for one in found]
-        texts = [entry.sentence for entry in candidates]
-        columns: dict[str, Any] = {"bm25": [one.score for one in found]}
-        columns["minilm"] = cosines_of(question, texts, encoder)
-        best = [candidates[one["corpus_id"]] for one in model.rank(question, texts, columns=columns)[:count]]
+    texts = {one.name: f"{split_name(one.name)} {one.signature}. {one.sentence}" for one in entries()}
+    index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
+    found = BM25().search(index, [Query("question", question)], depth=DEPTH)["question"]
+    if not found:
+        return "BM25 finds no function with any of these words."
+    by_name = {entry.name: entry for entry in entries()}
+    candidates = [by_name[one.id] for one in found]
+    sentences = [entry.sentence for entry in candidates]
+    columns: dict[str, Any] = {"bm25": [one.score for one in found]}
+    columns["minilm"] = cosines_of(question, sentences, Embedder(ENCODER))
+    model = CrossEncoder.load(output / "model" / "best")
+    best = [candidates[one["corpus_id"]] for one in model.rank(question, sentences, columns=columns)[:count]]
     return "\n".join(f"{rank}. {one.name}{one.signature}\n   {one.sentence}" for rank, one in enumerate(best, 1))
 
 

@@ -1,20 +1,17 @@
-"""What people see while work goes on: bars, seconds left, and what is logged, by the process that speaks."""
+"""Progress bars and logging."""
 
 from __future__ import annotations
 
 import logging
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
-from tqdm import tqdm as terminal
+from tqdm.auto import tqdm as auto
 
 log = logging.getLogger("rerank")
 
@@ -25,28 +22,12 @@ EVERY = 30.0
 """Seconds of steps between estimates, at the least."""
 
 
-def in_notebook() -> bool:
-    """Whether this process answers a notebook's cells: IPython's kernel sits in it."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return type(shell).__name__ == "ZMQInteractiveShell"
-
-
 def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
-    """A bar of tqdm, its arguments the same; none where the logger ``rerank`` is told to be quieter than INFO.
+    """Make a bar of tqdm, a widget in notebooks; hidden if the level of the logger ``rerank`` is above INFO.
 
-    With ``disable=None`` it is there where somebody can see it move: tqdm would hide it in notebooks, no terminals.
+    ``disable=None`` also hides it if nobody can see it move: it is not in a notebook, and stderr is not a terminal.
     """
-    kind: Any = terminal
-    if disable is None and log.level > logging.INFO:
-        disable = True
-    if not in_notebook():
-        return kind(*args, disable=disable, **options)
-    if find_spec("ipywidgets"):
-        from tqdm.notebook import tqdm as widget
-
-        kind = widget
-    return kind(*args, disable=bool(disable), **options)
+    return auto(*args, disable=True if disable is None and log.level > logging.INFO else disable, **options)
 
 
 def screen() -> int:
@@ -55,13 +36,13 @@ def screen() -> int:
 
 
 def is_main() -> bool:
-    """Whether this is the process that speaks and writes, of those that ``torchrun`` started."""
+    """Tell if this is the main process of those that ``torchrun`` started, which logs and writes."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def _logging_to(handler: logging.Handler) -> Iterator[None]:
-    """Log to a handler as well, at the level of a command where the program has set none."""
+    """Add a handler, and set the level of a command if the program has set none."""
     level = log.level
     log.addHandler(handler)
     log.setLevel(level or (logging.INFO if is_main() else logging.WARNING))
@@ -75,40 +56,19 @@ def _logging_to(handler: logging.Handler) -> Iterator[None]:
 
 @contextmanager
 def heard() -> Iterator[None]:
-    """Write what is logged to stderr, as a command does, if the program that calls has not configured any logging."""
+    """Log to stderr, as a command does, if the calling program has not configured logging."""
     with nullcontext() if log.hasHandlers() or not is_main() else _logging_to(logging.StreamHandler()):
         yield
 
 
 @contextmanager
 def log_file(folder: Path) -> Iterator[None]:
-    """Write what the command says to ``log.txt`` as well, with the time, once the folder is there."""
+    """Log to ``log.txt``, too, with the time, once the folder exists."""
     handler = logging.FileHandler(folder / "log.txt", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(lambda _: folder.is_dir())
     with _logging_to(handler):
         yield
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done, and for how many seconds, where nothing else would move."""
-    done = Event()
-    with terminal(desc=what, bar_format="{desc} ... {elapsed}", disable=None, leave=False) as bar:
-
-        def tick() -> None:
-            while not done.wait(0.5):
-                bar.refresh()
-
-        ticking = Thread(target=tick, daemon=True)
-        if not bar.disable:
-            ticking.start()
-        try:
-            yield
-        finally:
-            done.set()
-            if not bar.disable:
-                ticking.join()
 
 
 class Pace:
@@ -163,7 +123,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Format seconds for people.
 
     >>> [duration(one) for one in (8.4, 75, 5000, 100_000)]
     ['8 s', '1 min', '1.4 h', '28 h']

@@ -1,9 +1,8 @@
-"""Ctrl-C and SIGTERM: a first one lets a training finish its step and write a checkpoint, a second leaves at once."""
+"""Ctrl-C and SIGTERM: the first lets a training run finish its step and write a checkpoint, a second stops at once."""
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import threading
 import time
@@ -16,14 +15,16 @@ log = logging.getLogger("rerank")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 ONE_PRESS = 1.0
-"""Signals within so many seconds of the first are the same one: a terminal sends Ctrl-C to torchrun and to what it
-started, and torchrun passes it on to them."""
+"""Seconds within which signals count as one: torchrun passes a Ctrl-C on to processes that have received it already."""
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the process to stop, and it did; ``said`` is what was reached and how to resume, if known.
+    """A signal stopped the process.
 
-    After a second one it stopped ``at_once``, wherever it was.
+    Attributes:
+        number: number of the signal.
+        said: the progress so far, and how to resume, if known.
+        at_once: whether a second signal came, so that no step was finished.
     """
 
     def __init__(self, number: int, said: str = "", at_once: bool = False) -> None:
@@ -31,35 +32,31 @@ class Stopped(KeyboardInterrupt):
         self.number, self.said, self.at_once = number, said, at_once
 
 
-class _Stops:
-    """What signals came to this process."""
+class _Signals:
+    """Signals that this process has received."""
 
     def __init__(self) -> None:
-        self.finishing = False  # whether work comes to a good end before it stops
+        self.finishing = False  # whether work finishes a step before it stops
         self.asked: int | None = None
         self.at = 0.0
-        self.command = False  # whether this is a command, so that the whole process may end
 
     def handle(self, number: int, _: FrameType | None) -> None:
-        if self.asked is not None and time.monotonic() - self.at < ONE_PRESS:
-            return
         again = self.asked is not None
+        if again and time.monotonic() - self.at < ONE_PRESS:
+            return
         if not again:
             self.asked, self.at = number, time.monotonic()
             if self.finishing:
-                log.warning("%s: finishing this step and saving; once more to leave at once", name_of(number))
+                log.warning("%s: finishing this step and saving; repeat it to stop at once", name_of(number))
                 return
-        elif self.command:
-            os.write(2, b"rerank: left at once; what was under way is lost\n")
-            os._exit(128 + number)
         raise Stopped(number, at_once=again)
 
 
-_stops = _Stops()
+_signals = _Signals()
 
 
 def name_of(number: int) -> str:
-    """A signal as people know it.
+    """Name a signal.
 
     >>> name_of(2), name_of(15)
     ('Ctrl-C', 'SIGTERM')
@@ -68,53 +65,50 @@ def name_of(number: int) -> str:
 
 
 def asked() -> int | None:
-    """The signal that asks this process to stop at the next good point, if one came."""
-    return _stops.asked if _stops.finishing else None
+    """Return the signal that asks this process to stop after its step; None without one."""
+    return _signals.asked if _signals.finishing else None
 
 
 def came() -> bool:
-    """Whether a signal came at all since this process listens."""
-    return _stops.asked is not None
+    """Tell if a signal came since this process listens."""
+    return _signals.asked is not None
 
 
 def check() -> None:
-    """Stop here (`Stopped`), if a signal asks for it; for places that lose nothing by it."""
+    """Raise `Stopped` if a signal asks for it; for places that lose nothing by it."""
     if (number := asked()) is not None:
         raise Stopped(number)
 
 
 @contextmanager
-def listening(command: bool = False) -> Iterator[None]:
-    """Turn the signals into `Stopped` while the block runs.
+def listening() -> Iterator[None]:
+    """Turn signals into `Stopped` while the block runs.
 
-    Only where Python's own handlers are in place, so that a program's handlers stay, and only in the main thread, as
-    Python has it.
+    A program's own handlers stay in place. Python allows handlers in the main thread only.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    free = (signal.SIG_DFL, signal.default_int_handler)
-    ours = [number for number, handler in before.items() if handler in free]
-    _stops.asked = None if ours else _stops.asked
-    told, _stops.command = _stops.command, command or _stops.command
+    ours = [number for number, old in before.items() if old in (signal.SIG_DFL, signal.default_int_handler)]
+    if ours:
+        _signals.asked = None
     for number in ours:
-        signal.signal(number, _stops.handle)
+        signal.signal(number, _signals.handle)
     try:
         yield
     finally:
-        _stops.command = told
         for number in ours:
             signal.signal(number, before[number])
 
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """While the block runs the first signal is only noted: the block asks `asked` where to stop, else at its end."""
+    """Only note the first signal while the block runs: the block stops where `asked` says so, or at its end."""
     with listening():
-        before, _stops.finishing = _stops.finishing, True
+        before, _signals.finishing = _signals.finishing, True
         try:
             yield
             check()
         finally:
-            _stops.finishing = before
+            _signals.finishing = before

@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal of another encoding shows what it can
     log.setLevel(logging.INFO if is_main() else logging.WARNING)
     try:
-        with listening(command=True):
+        with listening():
             run(sys.argv[1:] if argv is None else argv)
     except UserError as error:
         print(f"rerank: error: {error}", file=sys.stderr)

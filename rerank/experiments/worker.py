@@ -108,7 +108,7 @@ def main() -> None:
         os._exit(0)
 
     log.setLevel(logging.INFO)
-    with contextlib.suppress(Stopped), stops.listening(command=True):
+    with contextlib.suppress(Stopped), stops.listening():
         threading.Thread(target=listen, daemon=True).start()
         while not stops.came():
             reply: dict[str, Any] = {"stopped": "before it began"}

@@ -38,10 +38,7 @@ SPECS = [*MEASURES[1:], Spec("P", 8, rel=2), Spec("AP", 2, rel=3), Spec("nDCG", 
 lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow if name == "OptimalTransport" else ()) for name in LIMITS],
-)
+@pytest.mark.parametrize("name", LIMITS)
 @settings(max_examples=5, deadline=None)
 @given(lists=lists_of_grades)
 def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> None:
@@ -55,4 +52,5 @@ def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> No
         if spec.name == "nDCG" or not name.endswith("transposed"):
             loss = DirectMetric(str(spec), relaxation, reduction="none")
             found = torch.where(loss.learnable(labels, mask), 1 - loss(scores, labels, mask, seeds=seeds), 0.0)
-            assert ((found - evaluate(str(spec), scores, labels, mask)).abs() <= 5e-3).all(), spec
+            tolerance = 5e-2 if name == "OptimalTransport" else 5e-3
+            assert ((found - evaluate(str(spec), scores, labels, mask)).abs() <= tolerance).all(), spec
