@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -15,19 +14,14 @@ from tqdm.auto import tqdm as auto
 
 log = logging.getLogger("rerank")
 
-FIRST = 5.0
-"""Seconds of steps after which the first estimate is made."""
-
-EVERY = 30.0
-"""Seconds of steps between estimates, at the least."""
-
 
 def tqdm(*args: Any, disable: bool | None = None, **options: Any) -> Any:
     """Make a bar of tqdm, a widget in notebooks; hidden if the level of the logger ``rerank`` is above INFO.
 
     ``disable=None`` also hides it if nobody can see it move: it is not in a notebook, and stderr is not a terminal.
     """
-    return auto(*args, disable=True if disable is None and log.level > logging.INFO else disable, **options)
+    kind: Any = auto
+    return kind(*args, disable=True if disable is None and log.level > logging.INFO else disable, **options)
 
 
 def screen() -> int:
@@ -69,57 +63,6 @@ def log_file(folder: Path) -> Iterator[None]:
     handler.addFilter(lambda _: folder.is_dir())
     with _logging_to(handler):
         yield
-
-
-class Pace:
-    """Estimates, from the time that steps took, how long the others will.
-
-    The first step is not counted: it allocates, and compiles kernels. Nor is what lies between epochs.
-    """
-
-    def __init__(self, steps: int, unit: str = "step") -> None:
-        self.steps, self.unit = steps, unit
-        self._counted = -1
-        self._seconds = self._used = 0.0
-        self._due, self._hinted = FIRST, False
-        self.begin()
-
-    def begin(self) -> None:
-        """Steps follow from here on."""
-        self._last = time.perf_counter(), time.process_time()
-
-    def estimate(self, step: int) -> str | None:
-        """What to say after a step; None where it is too soon, or too soon after the last time."""
-        before = self._last
-        self.begin()
-        self._counted += 1
-        if self._counted:
-            self._seconds += self._last[0] - before[0]
-            self._used += self._last[1] - before[1]
-        if self._seconds < self._due or step >= self.steps:
-            return None
-        each = self._seconds / self._counted
-        self._due = self._seconds + max(EVERY, each * self.steps / 10)
-        left = duration(each * (self.steps - step))
-        return f"{self.unit} {step} of {self.steps}: the others take about {left} at {each:.3g} s each"
-
-    @property
-    def cores(self) -> float:
-        """How many of the processor's cores the steps had, on average."""
-        return self._used / self._seconds
-
-    def hint_at_threads(self) -> str | None:
-        """What to say, once, where threads wait for cores that others use, which costs more time than it saves."""
-        import torch
-
-        threads, cores = torch.get_num_threads(), self.cores
-        if self._hinted or not 1 < threads > 2 * cores:
-            return None
-        self._hinted = True
-        return (
-            f"{threads} threads had {cores:.1f} cores on average; if other work keeps the cores busy, stop and start "
-            f"again with OMP_NUM_THREADS={max(1, round(cores))} in the environment, which goes on from here"
-        )
 
 
 def duration(seconds: float) -> str:

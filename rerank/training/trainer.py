@@ -21,7 +21,7 @@ from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
-from rerank.progress import Pace, log, tqdm
+from rerank.progress import log, tqdm
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
 from rerank.stops import Stopped
@@ -129,7 +129,6 @@ class Trainer:
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
         self._written = time.monotonic()
-        self._pace = Pace(self.steps)
         with together():
             self.model.to(self.accelerator.device)
             for _, inputs in self._prepared.values():
@@ -178,7 +177,6 @@ class Trainer:
     def _epoch(self, state: State, accumulator: GradientAccumulator) -> None:
         config, accelerator = self.config, self.accelerator
         self.forward.train()
-        self._pace.begin()
         bar = tqdm(
             total=self.batches.steps_per_epoch,
             initial=state.epoch_step,
@@ -208,10 +206,6 @@ class Trainer:
             bar.update()
             learned = {"loss": done.loss, "lists": done.lists, "dead_lists": done.dead}
             self._log(state, (learned if done.lists else {"skipped": True}) | {"learning_rate": rate, **speed})
-            if (estimate := self._pace.estimate(state.step)) is not None:
-                log.info("%s", estimate)
-                if accelerator.device.type == "cpu" and (hint := self._pace.hint_at_threads()) is not None:
-                    log.info("%s", hint)
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:

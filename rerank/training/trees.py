@@ -19,7 +19,7 @@ from rerank.losses.listwise import ListNet
 from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
 from rerank.models.vectors.boosting import Gain, Trees
-from rerank.progress import Pace, log, tqdm
+from rerank.progress import log, tqdm
 from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
@@ -80,7 +80,7 @@ class TreeTrainer:
 
     def _train(self, monitor: Monitor | None) -> None:
         best, best_trees, patience = -1.0, 0, self.config.patience
-        started, pace = time.perf_counter(), Pace(self.model.trees, "tree")
+        started = time.perf_counter()
         bar = tqdm(range(1, self.model.trees + 1), desc="training", unit=" trees", disable=None)
         for number in bar:
             grown = self.model.grow(self.objective)
@@ -104,8 +104,6 @@ class TreeTrainer:
                     best, best_trees = value, number
                 bar.set_postfix({self.monitor: f"{value:.4f}", "best": f"{best:.4f} ({best_trees})"})
             self.folder.add_metrics(line | {"seconds": time.perf_counter() - started})
-            if (estimate := pace.estimate(number)) is not None:
-                log.info("%s", estimate)
             if monitor is not None and patience is not None and number - best_trees >= patience:
                 log.info("no better %s for %d trees: stopping early", self.monitor, patience)
                 break

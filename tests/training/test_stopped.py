@@ -160,11 +160,11 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
     command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
     wait_until((tmp_path / "run" / "environment.json").exists)
     log = tmp_path / "run" / "log.txt"
-    wait_until(lambda: log.exists() and "lists per step" in log.read_text())
+    wait_until(lambda: log.exists() and "start: nDCG" in log.read_text())
     command.send_signal(signal.SIGINT)
     command.send_signal(signal.SIGINT)
     time.sleep(1.2)
-    assert command.poll() is None, "the step is under way"
+    assert command.poll() is None, command.communicate()
     asked = time.monotonic()
     command.send_signal(signal.SIGINT)
     assert "resumes" in command.communicate()
