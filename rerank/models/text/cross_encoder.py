@@ -147,6 +147,8 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
         with drawn_from(seed):
             self._load()
+        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
+            raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
         self._at_zero = bool(self.start.columns) and self._has_fresh_layer()
         if self._at_zero:
@@ -159,8 +161,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.template = PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
         self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
         self.tails = 0
-        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
-            raise UserError("model.long cls_mean: needs a head that reads CLS alone; choose model.head cls")
         use_cheap_dropout(self.network)
         use_attention(self.network.encoder if isinstance(self.network, ModularNetwork) else self.network)
         use_flat_encoder(self.network)

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
@@ -38,7 +38,6 @@ from rerank.models.text.network import (
     keep_float32,
     load_classifier,
     loading,
-    positions_of,
     read_config,
     read_tokenizer,
 )
@@ -145,15 +144,11 @@ class Decoder(CrossEncoder):
             raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
         if self._layout and not logit_tokens(self._layout):
             raise UserError(f"{folder}: a decoder with {LAYOUT} and without {LOGIT_SCORE} is not read")
-        if self.long not in ("truncate", "first", "max", "sum"):
-            raise UserError(f"model.long {self.long}: a decoder has no CLS vector; choose truncate, first, max or sum")
         if self.lora is not None and self.has_adapter:
             raise UserError(f"model.lora: {self.folder} has an adapter; leave lora out to train that one further")
         self._read_prompt(config.model_type)
         if self.head == "hf":
             network, self.missing = load_classifier(folder, config)
-            if not isinstance(getattr(network, "score", None), nn.Linear):
-                raise UserError(f"{folder}: {type(network).__name__} has no layer `score` for its last token")
             network.config.pad_token_id = self.tokenizer.pad_token_id or 0
         else:
             network, self.missing = _load_language_model(folder, config), []
@@ -197,12 +192,6 @@ class Decoder(CrossEncoder):
         self.tails = sum(tails)
         if tails[1] and self.long != "truncate":
             raise UserError(f"model.long {self.long}: needs a template that ends a part with {{document}}")
-        positions = positions_of(self.network, self.tokenizer)
-        if (taken := self.template.special + self.tails) + 2 > positions:
-            raise UserError(
-                f"model.template: the prompt has {taken} tokens without query and document, {self.name} has "
-                f"{positions} positions"
-            )
 
     def _template_with(self, instruction: str) -> PairTemplate:
         if self.prompt is None:

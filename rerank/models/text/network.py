@@ -18,10 +18,7 @@ from torch import nn
 from rerank.errors import UserError
 from rerank.models.text.modules import IDENTITY, ModularNetwork, cls_modules, load_modules, prompts_of, to_one_label
 from rerank.models.text.pairs import PairTemplate
-from rerank.storage.files import read_json, say_once
-
-FOUND = 0.9
-"""Share of an encoder's parameters that a folder has to have the weights of."""
+from rerank.storage.files import read_json
 
 PROBE = 70
 """Tokens of the longer of two pairs that tell if padding is read: more than a window of local attention."""
@@ -129,29 +126,23 @@ def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
 
 
 def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
-    """Refuse an encoder that lacks weights, or of whose weights some stay unread; heads for other tasks may."""
-    missing = info["missing_keys"]
-    prefix = f"{network.base_model_prefix}."
+    """Refuse an encoder that lacks weights, poolers aside, or of whose weights some stay unread; heads may."""
     inner = getattr(network, network.base_model_prefix, network)
-    start = prefix if inner is not network else ""
-    sizes = {start + name: parameter.numel() for name, parameter in inner.named_parameters()}
-    lacking = sum(sizes.get(name, 0) for name in missing)
-    if lacking > (1 - FOUND) * sum(sizes.values()):
-        example = next(name for name in missing if name in sizes)
+    prefix = "" if inner is network else f"{network.base_model_prefix}."
+    own = {prefix + name for name, _ in inner.named_parameters() if "pooler" not in name}
+    if lacking := sorted(own & set(info["missing_keys"])):
         raise UserError(
-            f"{folder}: lacks {lacking / sum(sizes.values()):.0%} of the encoder's weights, such as {example}; are "
-            "they of another architecture, or called otherwise?"
+            f"{folder}: lacks {len(lacking)} of the encoder's weights, such as {lacking[0]}; are they of another "
+            "architecture, or called otherwise?"
         )
     parts = {name for name, _ in inner.named_children()}
     unread = [name for name in sorted(info["unexpected_keys"]) if not name.endswith(UNREAD)]
-    if own := [name for name in unread if name.removeprefix(prefix).partition(".")[0] in parts]:
+    prefix = f"{network.base_model_prefix}."
+    if unplaced := [name for name in unread if name.removeprefix(prefix).partition(".")[0] in parts]:
         raise UserError(
-            f"{folder}: config.json is of a smaller model, without a place for {len(own)} of the weights, such as "
-            f"{own[0]}; copy both from where the model comes from"
+            f"{folder}: config.json is of a smaller model, without a place for {len(unplaced)} of the weights, such as "
+            f"{unplaced[0]}; copy both from where the model comes from"
         )
-    if unread:
-        heads = dict.fromkeys(name.removeprefix(prefix).partition(".")[0] for name in unread)
-        say_once(f"{folder}: has weights for another task, which are not read: {', '.join(heads)}")
 
 
 def _no_pooler(config: Any) -> dict[str, Any]:

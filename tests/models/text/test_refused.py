@@ -79,21 +79,20 @@ def test_tokenizer_without_a_template_for_pairs_is_refused(folder: Path) -> None
 @pytest.mark.parametrize("head", ["hf", "cls"])
 def test_weights_of_other_names_are_refused(folder: Path, head: str) -> None:
     change_weights(folder, lambda name: f"other.{name}")
-    refused(folder, "lacks 100% of the encoder's weights, such as", head=head)
+    refused(folder, r"lacks \d\d of the encoder's weights, such as", head=head)
 
 
-@pytest.mark.parametrize(("head", "prefix"), [("hf", "bert."), ("cls", "encoder.")])
+@pytest.mark.parametrize("head", ["hf", "cls"])
 def test_fresh_weights_are_named(
-    folder: Path, tmp_path: Path, head: Literal["hf", "cls"], prefix: str, caplog: pytest.LogCaptureFixture
+    folder: Path, tmp_path: Path, head: Literal["hf", "cls"], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A folder that lacks the norm of its embeddings and the pooler, below a tenth of all: they are drawn."""
-    lost = "embeddings.LayerNorm.weight"
-    change_weights(folder, lambda name: None if name.endswith(lost) or "pooler" in name else name)
+    change_weights(folder, lambda name: None if "pooler" in name else name)
     model = CrossEncoder(str(folder), head=head, query_length=8, document_length=24)
     with caplog.at_level(logging.INFO, "rerank"):
         model.prepare(make_lists(tmp_path / "some"), 42)
-    assert f"{prefix}{lost}" in caplog.text
     assert ("classifier.weight" if head == "hf" else "scorer.2.linear.weight") in caplog.text
+    change_weights(folder, lambda name: None if name.endswith("embeddings.LayerNorm.weight") else name)
+    refused(folder, r"lacks 1 of the encoder's weights, such as .*embeddings\.LayerNorm\.weight", head=head)
 
 
 def test_find_model_prefers_an_installed_package(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
