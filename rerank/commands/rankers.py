@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from rerank import selection, tasks
 from rerank.commands.options import check_output
 from rerank.errors import UserError
-from rerank.settings.ranges import Count
+from rerank.progress import is_main, log
 from rerank.storage.files import check_apart
 
 
@@ -45,41 +45,24 @@ def train(argv: Sequence[str]) -> None:
     fit(config, output)
 
 
-def rerank(
-    model: str,
-    lists: str,
-    output: str,
-    depth: Count | None = None,
-    no_mix: bool = False,
-    precision: Literal["auto", "bf16", "fp32"] = "auto",
-    token_budget: Count | None = None,
-    instruction: str | None = None,
-) -> None:
+def rerank(output: str, **asked: Any) -> None:
     """Score ranked lists with a trained model and write the run.
 
     Several processes (``torchrun``), on one machine or many, share the lists.
 
     Args:
-        model: folder of a trained model, such as runs/x/best.
-        lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         output: run file to write (TREC).
-        depth: candidates reranked per query; null takes all of the list. Deeper ones are left out.
-        no_mix: rank by the model alone, where it was saved with a mix.
-        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
-        instruction: instruction for queries without one, if the model's prompt has a place for it.
+        asked: what :func:`rerank.rerank_lists` takes.
     """
-    from rerank.retrieval.runs import check_run_file
-    from rerank.scoring.outputs import write_reranked
-    from rerank.tasks.rerank_lists import lists_to_score
+    from rerank.retrieval.runs import check_run_file, write_run
 
-    check_apart(output, lists=lists, model=model)
+    check_apart(output, lists=asked["lists"], model=asked["model"])
     check_output(output)
     check_run_file(output)
-    chosen = lists_to_score(model, lists, depth, token_budget)
-    write_reranked(
-        model, chosen, output, mix=not no_mix, precision=precision, budget=token_budget, instruction=instruction
-    )
+    run = tasks.rerank_lists(**asked)
+    if is_main():
+        write_run(output, run, tag="rerank")
+        log.info("%s: %d queries", output, len(run))
 
 
 def evaluate(

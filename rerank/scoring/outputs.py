@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.evaluation.paired import run_difference
 from rerank.kernels.precision import Precision
 from rerank.lists.add import Coverage, is_there
 from rerank.lists.columns import as_name, check_name
@@ -19,11 +18,9 @@ from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines
 from rerank.models.weights import find_model
 from rerank.progress import log
-from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
-from rerank.storage.arrow import Array
 from rerank.storage.locks import exclusive_lock
 
 
@@ -116,35 +113,3 @@ def _covered(store: Store, name: str, done: bool = False) -> Coverage:
     covered = Coverage.of(store, store.entry(name).values)
     log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
     return covered
-
-
-def write_reranked(
-    model: str | Path,
-    lists: Lists,
-    output: str | Path,
-    *,
-    mix: bool = True,
-    precision: Precision = "auto",
-    budget: int | None = None,
-    instruction: str | None = None,
-) -> None:
-    """Score lists with a trained model and write the run."""
-    with group() as main:
-        with together():
-            scorer = load_model(model, mix, instruction)
-            check_scoring(scorer, precision, budget)
-        scores = score_shared(scorer, lists, precision=precision, budget=budget, progress="reranking")
-        with together():
-            if main:
-                _write(lists, scores, output)
-
-
-def _write(lists: Lists, scores: Array, output: str | Path) -> None:
-    with exclusive_lock(output, wait=True):  # clears away what a killed one left
-        run = lists.run(scores)
-        write_run(output, run, tag="rerank")
-    log.info("%s: %d queries, %d documents scored", output, len(run), len(scores))
-    judged = {query: grades for query, grades in (lists.qrels or {}).items() if grades}
-    if lists.store.order is not None and judged:
-        first = f"first stage {lists.store.order}"
-        log.info("%s: %s", output, run_difference(run, lists.run(lists.store.order), judged, "nDCG@10", first))

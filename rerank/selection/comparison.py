@@ -137,7 +137,7 @@ def select(
 
 def _instructed(model: str, instruction: str, folder: Path) -> str:
     """Save a model whose default instruction is this one, unless an earlier call did; return its folder."""
-    place = folder / f"{run_name(model)}-{digest(model, instruction)[:8]}"
+    place = folder / digest(model, instruction)[:8] / run_name(model)
     if not place.is_dir():
         loaded = load_model(model, mix=False, instruction=instruction)
         with atomic_folder(place) as temporary:

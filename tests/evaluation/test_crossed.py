@@ -69,17 +69,6 @@ def test_p_belongs_to_the_interval(seeds: int, queries: int, truth: float, seed:
     assert turned.mean == -found.mean
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 6])
-def test_interval_is_of_seeds_if_only_they_differ(seeds: int) -> None:
-    """The same in every query: resampled queries add nothing, and seeds are normal deviations, stretched to t's."""
-    of_seeds = 0.2 + 0.1 * np.resize([1.0, -1.0], seeds)[:, None]
-    found = crossed_difference(of_seeds + np.zeros((seeds, 40)))
-    error = np.std(of_seeds, ddof=1) / np.sqrt(seeds)
-    assert found.error == pytest.approx(error)
-    half = stats.t.ppf(0.975, found.freedom) * error
-    assert found.interval == pytest.approx((found.mean - half, found.mean + half), abs=0.05 * half)
-
-
 def test_folds_that_are_trained_apart_have_an_error_each() -> None:
     """Two folds of two queries and three seeds: queries' means 0, .2 | .4, .6; seeds' means around each fold's own."""
     of_seeds = np.array([[-0.1, 0.03], [0.0, 0.03], [0.1, -0.06]])

@@ -85,13 +85,6 @@ def test_deeper_reranking_reaches_more(tmp_path: Path) -> None:
     assert best[1] == about.systems.loc[BEST, "nDCG@10"] >= about.systems.loc["bm25 (order)", "nDCG@10"]
 
 
-def test_features_are_counted_and_not_measured(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    lists.store.add_column("features", np.zeros((lists.size, 20)), names=[str(i) for i in range(20)])
-    about = overview(Lists.open(tmp_path / "lists"))
-    assert list(about.systems.index) == ["bm25 (order)", BEST] and "column features: 20 numbers" in str(about)
-
-
 def test_lists_without_judgments_show_their_size(tmp_path: Path) -> None:
     frame = make_lists(tmp_path).to_dataframe().drop(columns="grade")
     shown = str(overview(Lists.from_dataframe(frame)))

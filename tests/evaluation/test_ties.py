@@ -11,7 +11,6 @@ import pytrec_eval
 
 import rerank
 from rerank.collections import read_qrels
-from rerank.errors import UserError
 from rerank.evaluation.compare import compare_runs, ties_by_id
 from rerank.retrieval.runs import Scored, read_run
 
@@ -29,22 +28,6 @@ def tied(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "run.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "qrels").write_text("\n".join(judged) + "\n")
     return str(tmp_path / "qrels"), str(tmp_path / "run.txt")
-
-
-def test_names_of_runs_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = {"query_id": [1, 1, 2, 2], "doc_id": ["a", "b"] * 2, "grade": [1, 0, 0, 1], "bm25": [3.0, 2, 2, 1]}
-    lists = rerank.Lists.from_dataframe(table)
-    for name in ("bm25.trec", "lr=0.1.trec"):
-        Path(name).write_text("1 Q0 b 1 2 x\n1 Q0 a 2 1 x\n2 Q0 b 1 2 x\n2 Q0 a 2 1 x\n")
-    with pytest.raises(UserError, match="there is a run called 'bm25' already"):
-        rerank.evaluate(lists, ["bm25", "bm25=lr=0.1.trec"])
-    with pytest.raises(UserError, match=r"baseline: there is a run called 'bm25' already; write NAME=bm25\.trec"):
-        rerank.evaluate(lists, {"bm25": np.array([1.0, 2, 3, 4])}, baseline="bm25.trec")
-    assert len(rerank.evaluate(lists, ["bm25", "bm25.trec"], "RR").tables) == 2  # type: ignore[union-attr]
-    for runs in (["bm25"], ["lr=0.1.trec"]):
-        found = rerank.evaluate(lists, runs, baseline="other=bm25.trec", measures="RR", tests=[])
-        assert [*found.tables] == ["other", runs[0].removesuffix(".trec")]
 
 
 def test_measures_are_trec_evals_on_ties_and_their_number_is_said(tied: tuple[str, str]) -> None:

@@ -99,16 +99,6 @@ def test_against_a_baseline_both_directions_are_marked() -> None:
     assert "differs from middle" in " ".join(table.caption(summary))
 
 
-def test_with_one_fold_the_spread_is_over_seeds() -> None:
-    outcomes, summary = made(folds=None, seeds=list(range(10)))
-    means = [outcomes[Group("good", None, seed)].test.mean["AP"] for seed in range(10)]
-    value = summary.rows["good"].values["AP"]
-    assert (value.mean, value.error) == (pytest.approx(np.mean(means)), pytest.approx(stats.sem(means)))
-    rows = table.means(summary).rows
-    assert rows[2][2].text == f"{np.mean(means):.4f} ± {stats.sem(means):.4f}"
-    assert "10 seeds" in table.caption(summary)[0]
-
-
 def test_dropped_queries_are_in_no_mean_and_no_test() -> None:
     outcomes, summary = made(nan=True, empty="drop", test="t-test")
     cells = values(outcomes, "bad", 1)[:, :, 1:]

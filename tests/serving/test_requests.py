@@ -104,13 +104,3 @@ def test_slow_or_broken_client_is_refused(client: Client, sent: bytes, status: b
         received = read_all(connection)
     assert received.partition(b" ")[2].startswith(status)
     assert client.ask(GOOD)[0] == 200
-
-
-def test_vanished_clients_leave_the_queue(client: Client) -> None:
-    body = question(documents=["wing " * 15] * DOCUMENTS)
-    for end in (len(body), len(body) // 2):
-        for _ in range(10):
-            with socket.create_connection(("127.0.0.1", client.port), timeout=60) as connection:
-                connection.sendall(HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body[:end])
-    client.until("rerank_requests_inside", 0)
-    assert client.ask(GOOD)[0] == 200

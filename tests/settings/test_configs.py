@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
@@ -65,49 +62,10 @@ def test_merged_updates_mappings_and_replaces_classes() -> None:
     assert merged(BASE, {}) == BASE
 
 
-LEAVES = st.one_of(
-    st.integers(0, 9),
-    st.sampled_from(["SmoothI", "1024", "1e-3", "no", ""]),
-    st.floats(0, 1),
-    st.lists(st.integers(0, 3), max_size=2),
-    st.fixed_dictionaries({"class_path": st.sampled_from(["MLP", "Full"]), "init_args": st.just({"depth": 3})}),
-)
-SECTION = st.dictionaries(st.sampled_from(["a", "b", "c"]), LEAVES, max_size=3)
-FILE = st.fixed_dictionaries(
-    {},
-    optional={
-        "epochs": LEAVES,
-        "optimization": SECTION,
-        "base": st.fixed_dictionaries({}, optional={"data": SECTION, "epochs": LEAVES}),
-        "methods": st.dictionaries(st.sampled_from(["R4", "R4.L", "a"]), SECTION, max_size=2),
-    },
-)
-
-
-def by_hand(base: Any, over: Any) -> Any:
-    """What mappings without dotted keys come to; an empty mapping, and one with ``class_path``, replace."""
-    if not isinstance(over, dict) or not over or "class_path" in over or base is None:
-        return over
-    return base | {key: by_hand(base.get(key), value) for key, value in over.items()}
-
-
 def write(path: Path, content: dict[str, Any], **more: Any) -> Path:
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(yaml.safe_dump(more | content, sort_keys=False, default_style='"'))
     return path
-
-
-@given(st.lists(FILE, min_size=1, max_size=4))
-def test_read_config_merges_a_chain_of_files(
-    tmp_path_factory: pytest.TempPathFactory, parts: list[dict[str, Any]]
-) -> None:
-    """Each file in a folder below the last; whatever they hold, the order of keys too."""
-    folder = tmp_path_factory.mktemp("chain")
-    path, expected = write(folder / "0.yaml", {"output": "x", **parts[0]}), {"output": "x", **parts[0]}
-    for i, part in enumerate(parts[1:], 1):
-        path = write(folder / f"{i}" / f"{i}.yaml", part, extends=f"../{'' if i == 1 else f'{i - 1}/'}{i - 1}.yaml")
-        expected = by_hand(expected, part) if part else expected
-    assert json.dumps(read_config(path)) == json.dumps(expected)
 
 
 def test_read_config_keeps_arguments_above_their_class(tmp_path: Path) -> None:
