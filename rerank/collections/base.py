@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -63,15 +63,6 @@ def checked_id(value: object, where: str) -> str:
     if encodable(text) != text:
         raise UserError(f"{where}: the id {text!r} holds half of a character (a lone surrogate), which is no text")
     return text
-
-
-def checked_ids(values: Iterable[object], where: Callable[[int], str]) -> list[str]:
-    """Return ids as strings; see `checked_id`."""
-    return [
-        # Most ids are plainly in order, which is quicker to see.
-        value if type(value) is str and value.isalnum() else checked_id(value, where(i))
-        for i, value in enumerate(values)
-    ]
 
 
 def checked_text(value: object, where: str) -> str:

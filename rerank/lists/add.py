@@ -112,15 +112,14 @@ def read_column(every: Lists, path: str | Path) -> Array:
 
 def _rows(every: Lists, queries: pa.Array, documents: pa.Array) -> Array:
     """Find the rows of candidates by the ids of query and document, ``[n]`` int64; -1 if a query lacks it."""
-    store, result = every.store, np.full(len(queries), -1, dtype=np.int64)
+    store, rows = every.store, every.row_numbers
     query = _positions(queries, store.queries.column("query_id"))
     document = _positions(documents, store.documents.column("doc_id"))
-    rows, count = every.row_numbers, store.documents.num_rows
+    count = store.documents.num_rows
     keys = store.query[rows].astype(np.int64) * count + store.document[rows]
-    both = np.flatnonzero((query >= 0) & (document >= 0))
-    places = _positions(pa.array(query[both] * count + document[both]), pa.array(keys))
-    result[both[places >= 0]] = rows[places[places >= 0]]
-    return result
+    known = (query >= 0) & (document >= 0)
+    places = _positions(pa.array(np.where(known, query * count + document, -1)), pa.array(keys))
+    return np.append(rows, -1)[places]
 
 
 def _positions(values: pa.Array, known: pa.Array | pa.ChunkedArray) -> Array:

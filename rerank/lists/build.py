@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import compress
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from rerank.collections import Collection, Document, Qrels, Query
+from rerank.collections import Collection, Qrels, Query
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
 from rerank.lists.layout import DOCUMENTS, QUERIES
@@ -31,10 +31,16 @@ LACKING = -1
 ORDER = "bm25"
 """The column that the scores of a single run become, by which lists are ordered."""
 
-COUNTS = (
-    *("queries", "documents", "added_relevant", "empty_documents"),
-    *("pairs", "queries_without_candidates", "negative_grades"),
-)
+WARNINGS = {
+    "empty_documents": "empty documents among the candidates (kept)",
+    "queries_without_candidates": "queries without candidates (they score 0)",
+    "negative_grades": "negative grades (counted as 0)",
+    "added_relevant": "relevant documents that the first stage missed were added (for training only)",
+    "scattered_queries": "queries are in several places of the file (joined)",
+    "repeated_documents": "document ids come again in the same query (told apart by '#' and their row)",
+    "too_large_values": "values are beyond float32 (taken for missing, so 0)",
+}
+"""Counts that are warned of."""
 
 
 def build_lists(
@@ -62,10 +68,10 @@ def build_lists(
         depth: candidates kept per query.
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
-        add_relevant: whether relevant documents that the first stage missed join the lists (for training only).
-        score_added: what the first stage says of those; None where it cannot be asked.
-        keep_self: whether a document that is the query itself (the same id, and the query's text) stays among its
-            candidates. Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
+        add_relevant: add relevant documents that the first stage missed to the lists (for training only).
+        score_added: the first stage's scores of those; None if it cannot score them.
+        keep_self: keep a document that is the query itself (the same id, and the query's text) among its candidates.
+            Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
         replace: replace existing lists; anything else in their place is refused.
 
     Raises:
@@ -77,48 +83,36 @@ def build_lists(
     pool = run if isinstance(run, Pool) else Pool({ORDER: run})
     for name, single in pool.runs.items():
         _check_queries(name, single, known, collection.name)
-    qrels = collection.qrels() if qrels is None else qrels
+    qrels = (collection.qrels() if qrels is None else qrels) or {}
     check_queries(queries, qrels, collection.name)
     judged = judged_documents(qrels, known)
-    missing = set(judged)
-    relevant = qrels if qrels is not None and add_relevant else {}
-    counts = dict.fromkeys(COUNTS, 0) | {"queries": len(queries)}
-
-    def lists(pool: Pool, score: ScoreDocuments | None = None) -> Iterator[_List]:
-        for query in queries:
-            documents, scores = pool.candidates(query.id, depth)
-            there = set(documents)
-            missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-            said = np.full((len(missed), len(pool.columns)), np.nan)  # what the systems would say, they were not asked
-            if score is not None and ORDER in pool.columns:
-                said[:, pool.columns.index(ORDER)] = score(query, missed)
-            yield _List(query, documents + missed, np.concatenate([scores, said]), len(missed))
+    relevant = qrels if add_relevant else {}
+    counts = Counter(queries=len(queries))
 
     with new_lists(folder, replace) as temporary:
-        size = max(1, PAIRS // (depth * len(pool.runs)))
-        ranked = tqdm(lists(pool), desc="candidates", total=len(queries), unit=" queries", disable=None)
-        rows = {id: LACKING for query in ranked for id in query.documents}
-        asked = {} if keep_self else {query.id: query.text for query in queries if query.id in rows}
-        rows |= {id: LACKING for query in asked for id in pool.candidates(query, depth + 1)[0]}
-        log.info("%s: reading all documents, of which %d are candidates", collection.name, len(rows))
-        found = tqdm(collection.documents(), "documents", collection.document_count(), unit=" documents", disable=None)
-        selves: set[str] = set()
-        texts = _documents(_noted(found, asked, selves), rows, counts, missing)
-        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, texts)
-        check_documents(judged, missing, collection.name)
-        if selves:
-            pool = dataclasses.replace(pool, selves=frozenset(selves))
+        progress = tqdm(queries, desc="candidates", unit=" queries", disable=None)
+        rows = {id: LACKING for query in progress for id in pool.candidates(query.id, depth)[0]}
+        grades = (relevant.get(query.id, {}) for query in queries)
+        rows |= {id: LACKING for given in grades for id, grade in given.items() if grade > 0}
+        alike = {} if keep_self else {query.id: query.text for query in queries if query.id in rows}
+        rows |= {id: LACKING for query in alike for id in pool.candidates(query, depth + 1)[0]}
+        reader = _Documents(collection, rows, alike, set(judged))
+        counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, reader.batches(counts))
+        check_documents(judged, reader.missing, collection.name)
+        if reader.selves:
+            pool = dataclasses.replace(pool, selves=frozenset(reader.selves))
             message = "%s: %d queries are documents, which are left out of their lists (keep_self)"
-            log.info(message, collection.name, len(selves))
+            log.info(message, collection.name, len(reader.selves))
         texts = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, texts)
-        ranked = tqdm(lists(pool, score_added), desc="lists", total=len(queries), unit=" queries", disable=None)
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
-            for batch in batched((_present(one, rows, collection.name) for one in ranked), size):
-                _write(writer, pool.columns, batch, qrels or {}, counts)
+            progress = tqdm(queries, desc="lists", unit=" queries", disable=None)
+            for some in batched(progress, max(1, PAIRS // (depth * len(pool.runs)))):
+                found = [_candidates(pool, query, depth, relevant, rows, score_added) for query in some]
+                _write(writer, pool.columns, some, found, qrels, rows, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
-            known_qrels = {q.id: qrels[q.id] for q in queries if qrels and qrels.get(q.id)}
+            known_qrels = {query.id: qrels[query.id] for query in queries if qrels.get(query.id)}
             if known_qrels:
                 write_qrels(temporary / "qrels.trec", known_qrels)
             writer.finish(
@@ -148,86 +142,86 @@ def _check_queries(run_name: str, run: Run, known: set[str], name: str) -> None:
         raise UserError(f"run {run_name}: has no candidate for any query of {name}")
 
 
-class _List(NamedTuple):
-    """A query and its candidates, of which the last ``added`` are relevant documents that the first stage missed."""
+class _Documents:
+    """Reads the documents that lists need: numbers them in ``rows``, and finds queries that are documents."""
 
-    query: Query
-    documents: list[str]
-    scores: Array
-    added: int
+    def __init__(
+        self, collection: Collection, rows: dict[str, int], alike: Mapping[str, str], judged: set[str]
+    ) -> None:
+        self.collection, self.rows, self.alike = collection, rows, alike
+        self.missing = judged
+        self.selves: set[str] = set()
 
-
-def _noted(documents: Iterable[Document], queries: Mapping[str, str], selves: set[str]) -> Iterator[Document]:
-    """Pass documents on, and collect the queries that are documents: of the same id, and contained in the text."""
-    for document in documents:
-        if document.id in queries and " ".join(queries[document.id].split()) in " ".join(document.text.split()):
-            selves.add(document.id)
-        yield document
-
-
-def _documents(
-    documents: Iterable[Document], rows: dict[str, int], counts: dict[str, int], missing: set[str]
-) -> Iterator[dict[str, list[str]]]:
-    """Yield batches of the documents that the lists need, and note their rows and the empty ones."""
-
-    def wanted() -> Iterator[Document]:
+    def batches(self, counts: Counter[str]) -> Iterator[dict[str, list[str]]]:
+        """Yield batches of the documents in ``rows``."""
+        name, total = self.collection.name, self.collection.document_count()
+        log.info("%s: reading all documents, of which %d are candidates", name, len(self.rows))
         count = 0
-        for document in documents:
-            missing.discard(document.id)
-            row = rows.get(document.id)
-            if row is None:
-                continue
-            if row != LACKING:
-                raise UserError(f"document {document.id!r} comes a second time; ids are unique")
-            rows[document.id] = count
-            count += 1
-            yield document
+        documents = tqdm(self.collection.documents(), "documents", total, unit=" documents", disable=None)
+        for batch in batched(
+            (document for document in documents if self._is_needed(document.id, document.text)), BATCH
+        ):
+            for document in batch:
+                if self.rows[document.id] != LACKING:
+                    raise UserError(f"document {document.id!r} comes a second time; ids are unique")
+                self.rows[document.id] = count
+                count += 1
+            counts["empty_documents"] += sum(not document.text.strip() for document in batch)
+            yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
 
-    for batch in batched(wanted(), BATCH):
-        counts["empty_documents"] += sum(not document.text.strip() for document in batch)
-        yield {"doc_id": [document.id for document in batch], "text": [document.text for document in batch]}
+    def _is_needed(self, id: str, text: str) -> bool:
+        self.missing.discard(id)
+        if id in self.alike and " ".join(self.alike[id].split()) in " ".join(text.split()):
+            self.selves.add(id)
+        return id in self.rows
 
 
-def _present(ranked: _List, rows: Mapping[str, int], name: str) -> tuple[_List, Array]:
-    """Leave out added documents that the collection lacks, and return the rows of the others, too."""
-    query, documents, scores, added = ranked
-    places = np.array([rows[id] for id in documents], np.int32)
-    lost = np.flatnonzero(places == LACKING)
-    if not len(lost):
-        return ranked, places
-    if lost[0] < len(documents) - added:
-        raise UserError(f"query {query.id}: the run's document {documents[lost[0]]!r} is not in {name}")
-    there = places != LACKING
-    return _List(query, list(compress(documents, there)), scores[there], added - len(lost)), places[there]
+def _candidates(
+    pool: Pool,
+    query: Query,
+    depth: int,
+    relevant: Qrels,
+    rows: Mapping[str, int],
+    score_added: ScoreDocuments | None,
+) -> tuple[list[str], Array, int]:
+    """Return the candidates of a query, their scores, ``[n, columns]``, and the number of added ones at the end."""
+    documents, scores = pool.candidates(query.id, depth)
+    there = set(documents)
+    missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
+    added = [id for id in missed if rows[id] != LACKING]
+    said = np.full((len(added), len(pool.columns)), np.nan)  # the other systems were not asked
+    if score_added is not None and ORDER in pool.columns:
+        said[:, pool.columns.index(ORDER)] = score_added(query, added)
+    return documents + added, np.concatenate([scores, said]), len(added)
 
 
 def _write(
-    writer: StoreWriter, columns: Sequence[str], batch: list[tuple[_List, Array]], qrels: Qrels, counts: dict[str, int]
+    writer: StoreWriter,
+    columns: tuple[str, ...],
+    queries: list[Query],
+    found: list[tuple[list[str], Array, int]],
+    qrels: Qrels,
+    rows: Mapping[str, int],
+    counts: Counter[str],
 ) -> None:
-    lists = [ranked for ranked, _ in batch]
-    judged = [qrels.get(ranked.query.id, {}) for ranked in lists]
-    lengths = np.array([len(ranked.documents) for ranked in lists])
-    added = np.array([ranked.added for ranked in lists])
-    grades = [max(0, given.get(id, 0)) for ranked, given in zip(lists, judged, strict=True) for id in ranked.documents]
-    scores = np.concatenate([np.zeros((0, len(columns))), *(ranked.scores for ranked in lists)])
-    rows = np.concatenate([np.zeros(0, np.int32), *(found for _, found in batch)])
-    writer.add(lengths, added, rows, np.array(grades, dtype=np.int16), **dict(zip(columns, scores.T, strict=True)))
+    judged = [qrels.get(query.id, {}) for query in queries]
+    for query, (documents, _, _) in zip(queries, found, strict=True):
+        if lost := next((id for id in documents if rows[id] == LACKING), None):
+            raise UserError(f"query {query.id}: the run's document {lost!r} is not in the collection")
+    lengths = np.array([len(documents) for documents, _, _ in found])
+    added = np.array([count for _, _, count in found])
+    places = np.array([rows[id] for documents, _, _ in found for id in documents], dtype=np.int32)
+    grades = [max(0, given.get(id, 0)) for given, (ids, _, _) in zip(judged, found, strict=True) for id in ids]
+    scores = np.concatenate([scores for _, scores, _ in found])
+    writer.add(lengths, added, places, np.array(grades, dtype=np.int16), **dict(zip(columns, scores.T, strict=True)))
     counts["added_relevant"] += int(added.sum())
-    counts["pairs"] += len(rows)
+    counts["pairs"] += len(places)
     counts["queries_without_candidates"] += int((lengths == 0).sum())
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
 
 
 def warn(name: str, counts: Mapping[str, int]) -> None:
     """Warn about oddities in lists that were built."""
-    for key, what in (
-        ("empty_documents", "empty documents among the candidates (kept)"),
-        ("queries_without_candidates", "queries without candidates (they score 0)"),
-        ("negative_grades", "negative grades (counted as 0)"),
-        ("added_relevant", "relevant documents that the first stage missed were added (for training only)"),
-        ("scattered_queries", "queries are in several places of the file (joined)"),
-        ("repeated_documents", "document ids come again in the same query (told apart by '#' and their row)"),
-        ("too_large_values", "values are beyond float32 (taken for missing, so 0)"),
-    ):
+    for key, what in WARNINGS.items():
         if counts.get(key):
             log.warning("%s: %d %s", name, counts[key], what)

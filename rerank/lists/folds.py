@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from itertools import count, takewhile
+from collections import Counter
+from itertools import chain, count, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,6 @@ from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Seed
 from rerank.storage.arrow import Array
-
-RIGHT = "a JSON list of lists of query ids, or an ir_datasets id with folds"
 
 
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:
@@ -103,10 +102,10 @@ class FoldsData(Data):
         assigned = read_folds(source)
         if len(assigned) != self.folds:
             raise UserError(f"data.folds: is {self.folds}, but {source} has {len(assigned)} folds")
-        where = {query: i for i, queries in enumerate(assigned) for query in queries}
-        if missing := [query for query in query_ids if query not in where]:
+        numbers = {query: number for number, queries in enumerate(assigned) for query in queries}
+        if missing := [query for query in query_ids if query not in numbers]:
             raise UserError(f"data.assignment: {source} has no query {missing[0]!r}, which {self.lists} has")
-        folds = np.array([where[query] for query in query_ids])
+        folds = np.array([numbers[query] for query in query_ids])
         if empty := set(range(self.folds)) - set(folds.tolist()):
             raise UserError(f"data.assignment: {self.lists} has no judged query of fold {min(empty) + 1} of {source}")
         return folds
@@ -117,21 +116,16 @@ def read_folds(source: str) -> list[set[str]]:
     path = Path(source).expanduser()
     if path.is_file():
         try:
-            listed = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path}: not JSON ({error}); expected {RIGHT}") from error
-        if not (isinstance(listed, list) and all(isinstance(fold, list) for fold in listed)):
-            raise UserError(f"{path}: not a list of lists; expected {RIGHT}")
-        folds = [{str(query) for query in fold} for fold in listed]
+            folds = [set(map(str, fold)) for fold in json.loads(path.read_bytes())]
+        except (ValueError, RecursionError, TypeError) as error:
+            raise UserError(f"{path}: not a JSON list of lists of query ids ({error})") from error
     else:
         known = set(known_ids())
         names = takewhile(known.__contains__, (f"{source}/fold{i}" for i in count(1)))
         folds = [{query.id for query in read_queries(name)} for name in names]
     if not folds:
-        raise UserError(f"data.assignment: {source} is not {RIGHT}")
-    seen: dict[str, int] = {}
-    for number, fold in enumerate(folds, 1):
-        for query in sorted(fold):
-            if (other := seen.setdefault(query, number)) != number:
-                raise UserError(f"{source}: query {query!r} is in folds {other} and {number}; it can be in one only")
+        raise UserError(f"data.assignment: {source} is neither a JSON file nor an ir_datasets id with folds")
+    times = Counter(chain.from_iterable(folds))
+    if twice := sorted(query for query, number in times.items() if number > 1):
+        raise UserError(f"{source}: query {twice[0]!r} is in several folds; it can be in one only")
     return folds

@@ -10,33 +10,30 @@ from rerank.errors import UserError
 from rerank.progress import log
 
 SHARE = 10
-"""One in so many judged ids has to be known."""
+"""One of this many judged ids has to be known."""
 
 
-def check_queries(queries: Sequence[Query], qrels: Qrels | None, name: str) -> None:
-    """Count queries without text, and judged queries that are not asked; refuse judgments of other queries.
+def check_queries(queries: Sequence[Query], qrels: Qrels, name: str) -> None:
+    """Count queries without text and judged queries that are not searched; refuse judgments of other queries.
 
     Judgments of many queries are fine for a few of them, and a few judgments for many queries.
     """
     if empty := [query.id for query in queries if not query.text.strip()]:
         log.warning("%s: %d queries have no text, e.g. %r", name, len(empty), empty[0])
     known = {query.id for query in queries}
-    unknown = [id for id in qrels or () if id not in known]
-    if not qrels or not unknown:
+    if not (unknown := [id for id in qrels if id not in known]):
         return
-    if not (common := len(qrels) - len(unknown)):
-        raise UserError(f"no query of {name} is judged in the qrels; are they of another collection?")
-    if SHARE * common < min(len(qrels), len(known)):
+    common = len(qrels) - len(unknown)
+    if not common or SHARE * common < min(len(qrels), len(known)):
         found = f"only {common} of {len(qrels)} judged queries are among its {len(known)}, {unknown[0]!r} is not"
         raise UserError(f"{name}: {found}; are the judgments of another collection?")
-    lost, judged = len(unknown), len(qrels)
-    log.warning("%s: %d of %d judged queries were not searched, e.g. %r; left out", name, lost, judged, unknown[0])
+    message = "%s: %d of %d judged queries were not searched, e.g. %r; left out"
+    log.warning(message, name, len(unknown), len(qrels), unknown[0])
 
 
-def judged_documents(qrels: Qrels | None, queries: Iterable[str]) -> Counter[str]:
+def judged_documents(qrels: Qrels, queries: Iterable[str]) -> Counter[str]:
     """Count the queries for which each document is judged."""
-    judged = (qrels or {}).get
-    return Counter(id for query in queries for id in judged(query, ()))
+    return Counter(id for query in queries for id in qrels.get(query, ()))
 
 
 def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole: bool = True) -> None:
@@ -46,8 +43,7 @@ def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole
     """
     if not missing:
         return
-    known = len(judged) - len(missing)
-    example = min(missing)
+    known, example = len(judged) - len(missing), min(missing)
     if SHARE * known < len(judged) if whole else not known:
         found = f"has only {known} of the {len(judged)} documents that are judged, and not {example!r}"
         raise UserError(f"{name}: {found}; are the judgments of another collection?")

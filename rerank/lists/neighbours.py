@@ -6,7 +6,7 @@ A model that was trained on one of them is helped on the other, so measures on t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -64,12 +64,12 @@ def grouped(count: int, links: Iterable[tuple[int, int]], largest: int) -> Array
 
 def relevant_links(lists: Lists) -> Iterator[tuple[int, int]]:
     """Yield pairs of queries with a relevant document in common: each query that has it, and the first one."""
-    qrels = lists.qrels or {}
-    times = Counter(chain.from_iterable(map(_relevant, qrels.values())))
+    relevant = [_relevant((lists.qrels or {}).get(query, {})) for query in lists.query_ids]
+    times = Counter(chain.from_iterable(relevant))
     shared = _one_document([lists.store.documents], {document for document, count in times.items() if count > 1})
     first: dict[str, int] = {}
-    for i, query in enumerate(lists.query_ids):
-        for document in shared.intersection(_relevant(qrels.get(query, {}))):
+    for i, documents in enumerate(relevant):
+        for document in shared.intersection(documents):
             if (there := first.setdefault(document, i)) != i:
                 yield there, i
 
@@ -78,18 +78,18 @@ def _relevant(judged: Mapping[str, int]) -> list[str]:
     return [document for document, grade in judged.items() if grade > 0]
 
 
-def _one_document(tables: Sequence[pa.Table], ids: Collection[str]) -> set[str]:
+def _one_document(tables: Sequence[pa.Table], ids: set[str]) -> set[str]:
     """Return the ids that do not stand for several texts in the tables: collections often use the same ids."""
-    if not ids:
-        return set()
+    tables = [table.select(["doc_id", "text"]).cast(DOCUMENT) for table in tables if "text" in table.column_names]
+    if not ids or not tables:
+        return ids
     values = pa.array(ids, pa.large_string())
-    wide = pa.schema([(name, pa.large_string()) for name in ("doc_id", "text")])
-    parts = [table.select(wide.names).cast(wide) for table in tables if "text" in table.column_names]
-    if not parts:
-        return set(ids)
-    there = pa.concat_tables(part.filter(pc.is_in(part["doc_id"], value_set=values)) for part in parts)
+    there = pa.concat_tables(table.filter(pc.is_in(table["doc_id"], value_set=values)) for table in tables)
     texts = there.group_by("doc_id").aggregate([("text", "count_distinct")])
-    return set(ids) - set(texts.filter(pc.greater(texts["text_count_distinct"], 1))["doc_id"].to_pylist())
+    return ids - set(texts.filter(pc.greater(texts["text_count_distinct"], 1))["doc_id"].to_pylist())
+
+
+DOCUMENT = pa.schema([("doc_id", pa.large_string()), ("text", pa.large_string())])
 
 
 def seen_queries(

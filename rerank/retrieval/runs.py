@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections.base import checked_id, checked_ids
+from rerank.collections.base import checked_id
 from rerank.collections.records import NAMES, read_records
 from rerank.collections.tables import is_table, named_columns
 from rerank.errors import UserError
@@ -219,18 +219,17 @@ def _of_frame(given: Any, name: str, columns: Mapping[str, str] | None, ordered:
 
 
 def _of_mapping(given: Mapping[Any, Any], name: str) -> RunTable:
-    queries, documents, scores, ranks = [], [], [], []
+    queries, documents, scores, ranks = list[Any](), list[Any](), list[Any](), list[Any]()
     for query, ranked in given.items():
         try:
-            pairs = ranked.items() if isinstance(ranked, Mapping) else [(document, score) for document, score in ranked]
+            pairs = list(ranked.items()) if isinstance(ranked, Mapping) else [(id, score) for id, score in ranked]
         except (TypeError, ValueError) as error:
-            raise UserError(
-                f"{name}: query {str(query)!r}: expected documents with their scores, not {str(ranked)[:60]!r}"
-            ) from error
+            expected = f"expected documents with their scores, not {str(ranked)[:60]!r}"
+            raise UserError(f"{name}: query {str(query)!r}: {expected}") from error
         queries += [query] * len(pairs)
         documents += [document for document, _ in pairs]
         scores += [score for _, score in pairs]
-        ranks += [*range(len(pairs))]
+        ranks += range(len(pairs))
     ordered = not any(isinstance(ranked, Mapping) for ranked in given.values())
     empty = [checked_id(query, name) for query, ranked in given.items() if not len(ranked)]
     return _of_columns(queries, documents, scores, ranks if ordered else None, name, empty)
@@ -244,29 +243,28 @@ def _of_columns(
     name: str,
     empty: Sequence[str] = (),
 ) -> RunTable:
-    ids, names = (checked_ids(given, lambda row: f"{name}: pair {row + 1}") for given in (documents, queries))
+    ids, names = ([checked_id(id, f"{name}: pair {i}") for i, id in enumerate(of, 1)] for of in (documents, queries))
     codes: dict[str, int] = {}
     numbers = np.array([codes.setdefault(query, len(codes)) for query in names], np.int32)
+    for query in empty:
+        codes.setdefault(query, len(codes))
+
+    def floats(given: list[Any], kind: str) -> Array:
+        values = np.full(len(given), np.nan)
+        for i, value in enumerate(given):
+            with suppress(TypeError, ValueError, OverflowError):
+                values[i] = float(value)
+            if not np.abs(values[i]) <= FLOAT32:
+                pair = f"query {names[i]!r}, document {ids[i]!r}"
+                raise UserError(f"{name}: {pair}: {kind} {value!r}; expected a finite number that a float32 can hold")
+        return values
+
     if ranks is None:  # as in trec_eval
         order = -np.argsort(np.argsort(np.array(ids, dtype=object), kind="stable"))
     else:
-        order = floats(ranks, lambda row: f"{name}: query {names[row]!r}, document {ids[row]!r}: rank")
-    values = floats(scores, lambda row: f"{name}: query {names[row]!r}, document {ids[row]!r}: score")
-    for query in empty:
-        codes.setdefault(query, len(codes))
+        order = floats(ranks, "rank")
     column = pa.chunked_array([pa.array(ids, pa.large_string())])
-    return _ranked(list(codes), numbers, column, order, values, name)
-
-
-def floats(given: Sequence[Any], where: Callable[[int], str]) -> Array:
-    """Convert values to finite numbers, ``[n]`` float64."""
-    values = np.full(len(given), np.nan)
-    for i, value in enumerate(given):
-        with suppress(TypeError, ValueError, OverflowError):
-            values[i] = np.nan if isinstance(value, bool) or "_" in str(value) else float(value)
-        if not np.abs(values[i]) <= FLOAT32:
-            raise UserError(f"{where(i)} {value!r}; expected a finite number that a float32 can hold")
-    return values
+    return _ranked(list(codes), numbers, column, order, floats(scores, "score"), name)
 
 
 def check_run_file(path: str | Path) -> None:

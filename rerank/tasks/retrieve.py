@@ -121,7 +121,6 @@ def retrieve(
     """
     from rerank.collections import as_qrels
     from rerank.collections.own_queries import own_queries
-    from rerank.collections.records import parse_columns
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.view import Lists
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
@@ -137,11 +136,8 @@ def retrieve(
         forms = _named(run)
         for form in forms.values():
             check_apart(folder, run=form)
-        check_apart(
-            folder,
-            **{"collection": collection, "records": records, "queries": queries, "qrels": qrels},
-            index=search and search.index,
-        )
+        inputs = {"collection": collection, "records": records, "queries": queries, "qrels": qrels}
+        check_apart(folder, **inputs, index=search and search.index)
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
@@ -151,12 +147,8 @@ def retrieve(
             searched = {"run": run, "search": search, "dense": dense, "fields": fields, "add_relevant": add_relevant}
             if useless := next((option for option, value in searched.items() if value), None):
                 raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
-            asked = None if queries is None else {query.id: query.text for query in _asked(queries, None, query_fields)}
-            named = columns if isinstance(columns, Mapping) else parse_columns(columns or ())
-            whole = Lists.from_dataset(records, judgments, columns=named, order=order, queries=asked)
-            found = whole.to_rerank(depth)
-            if cut := whole.size - found.size:
-                log.info("%s: %d candidates beyond depth %d were left out (--depth)", whole.store, cut, depth)
+            texts = None if queries is None else {query.id: query.text for query in _asked(queries, None, query_fields)}
+            found = _of_records(records, judgments, columns, order, texts, depth)
             return found if output is None else found.save(folder, overwrite)
         if columns:
             raise UserError("columns: name the columns of --records; a collection has fields (--fields)")
@@ -167,14 +159,10 @@ def retrieve(
         if not (forms or dense):
             search = search or Search()
         wanted = _asked(queries, source, query_fields)
-        if judgments is None:
-            judgments = source.qrels()
         names = [ORDER] * bool(search) + [DENSE] * bool(dense) + list(forms)
         Pool({name: {} for name in names}, order)  # a wrong order is refused before the work
         runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
-        paths = {
-            name: str(form) if isinstance(form, str | Path) else type(form).__name__ for name, form in forms.items()
-        }
+        paths = {name: str(form) if isinstance(form, str | Path) else "in memory" for name, form in forms.items()}
         retriever: dict[str, Any] = {"run": paths} if forms else {}
         score_added: ScoreDocuments | None = None
         if search is not None:
@@ -204,6 +192,20 @@ def retrieve(
             replace=overwrite,
         )
         return lists if output is not None else Lists.of(lists.store.in_memory())
+
+
+def _of_records(
+    records: Any, judgments: Any, columns: Any, order: str | None, queries: dict[str, str] | None, depth: int
+) -> Lists:
+    from rerank.collections.records import parse_columns
+    from rerank.lists.view import Lists
+
+    named = columns if isinstance(columns, Mapping) else parse_columns(columns or ())
+    whole = Lists.from_dataset(records, judgments, columns=named, order=order, queries=queries)
+    found = whole.to_rerank(depth)
+    if cut := whole.size - found.size:
+        log.info("%s: %d candidates beyond depth %d were left out (--depth)", whole.store, cut, depth)
+    return found
 
 
 def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:

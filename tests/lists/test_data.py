@@ -117,18 +117,18 @@ def test_folds_data_refuses_bad_assignments(lists: Lists, tmp_path: Path) -> Non
             FoldsData(str(lists.store.folder), 1, folds, assignment=str(source)).splits(0)
 
     refused("is 5, but .* has 3 folds", folds=5)
-    refused("is not a JSON list", "nowhere/at/all")
-    refused("is not a JSON list", tmp_path)
+    refused("is neither a JSON file nor", "nowhere/at/all")
+    refused("is neither a JSON file nor", tmp_path)
     file.write_text(json.dumps([*FOLDS[:2], FOLDS[2][1:]]))
     refused("has no query 'q2'")
     file.write_text(json.dumps([*FOLDS, ["more"]]))
     refused("no judged query of fold 4", folds=4)
     file.write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "q0"]]))
-    refused("'q0' is in folds 1 and 3")
-    file.write_text("{}")
-    refused("not a list of lists")
+    refused("'q0' is in several folds")
+    file.write_text("[1]")
+    refused("not a JSON list of lists")
     file.write_text("[")
-    refused("not JSON")
+    refused("not a JSON list of lists")
 
 
 def test_lists_data_joins_shards(tmp_path: Path) -> None:

@@ -172,7 +172,6 @@ def test_tables_are_read_as_runs(tmp_path: Path, names: tuple[str, str], suffix:
             {"qid": "1", "docno": "a", "score": "high"},
             "query '1', document 'a': score 'high'; expected a finite number",
         ),
-        ({"qid": "1", "docno": "a", "score": True}, "score True"),
         ({"qid": "1", "docno": "a"}, "score nan"),
         ({"qid": "1", "docno": "x", "score": 1}, "query '1' has document 'x' twice"),
         ({"qid": "1", "docno": "", "score": 1}, "pair 2: no id"),
