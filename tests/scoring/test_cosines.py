@@ -24,7 +24,7 @@ from tests.builders import make_lists, make_lists_with_added, write_collection
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def test_every_candidate_has_its_cosine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_cosines_equals_sentence_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from sentence_transformers import SentenceTransformer
 
     monkeypatch.setattr(dense, "BLOCK", 5)
@@ -45,7 +45,7 @@ def test_every_candidate_has_its_cosine(tmp_path: Path, monkeypatch: pytest.Monk
     )
 
 
-def test_the_same_call_again_does_nothing_and_another_model_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+def test_add_cosines_repeats_nothing_and_raises_for_another_model(tmp_path: Path, tiny_model: Path) -> None:
     make_lists_with_added(tmp_path)
     add_cosines(tmp_path / "lists", MODEL, "dense")
     before = np.array(Lists.open(tmp_path / "lists").column("dense"))
@@ -57,7 +57,7 @@ def test_the_same_call_again_does_nothing_and_another_model_is_refused(tmp_path:
         add_cosines(tmp_path / "lists", tiny_model, "dense")
 
 
-def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> None:
+def test_ranker_computes_missing_cosines(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
     made = lists.store.entry("dense").made
@@ -93,7 +93,7 @@ def test_a_ranker_computes_the_cosines_that_it_is_not_given(tmp_path: Path) -> N
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "bare").rglob("*")}
 
 
-def test_another_model_of_the_name_is_refused(tmp_path: Path) -> None:
+def test_ranker_raises_for_cosines_of_another_model(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     made = {"dense": {"model": MODEL, "sha256": "0" * 64}}
     write_ranker(None, {"dense": 1.0}, 0, tmp_path / "ranker", cosines=made)
@@ -106,7 +106,7 @@ def test_another_model_of_the_name_is_refused(tmp_path: Path) -> None:
         rerank.load(tmp_path / "ranker").predict(lists)
 
 
-def test_what_reads_features_computes_cosines_of_texts(tmp_path: Path) -> None:
+def test_ranker_of_features_computes_cosines_of_texts(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
     network = rerank.MLP(hidden=[4], columns=["bm25"])
@@ -119,7 +119,7 @@ def test_what_reads_features_computes_cosines_of_texts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("home")
-def test_the_nearest_documents_alone_and_with_bm25(tmp_path: Path) -> None:
+def test_retrieve_dense_alone_and_with_bm25(tmp_path: Path) -> None:
     """The column of the union is the one of `rerank add --embed`, where both have a number."""
     collection = write_collection(tmp_path / "c", queries=4)
     nearest = rerank.retrieve(collection, depth=10, dense=MODEL)

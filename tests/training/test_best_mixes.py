@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import rerank
-from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
@@ -21,7 +19,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.fuse import fuse
-from rerank.retrieval.runs import Run, read_run
+from rerank.retrieval.runs import Run
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training, fit
 from tests.builders import make_lists
@@ -63,7 +61,7 @@ def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
     return fuse([held_out.run(), alone], [weight, 1 - weight])
 
 
-def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, best: Path, held_out: Lists) -> None:
+def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path, held_out: Lists) -> None:
     weight, test = text.results.first_stage_weight, text.results.test
     assert weight is not None and 0 < weight < 1, "or the tests of this file show little"
     assert read_contract(best)["mix"] == {"columns": {"bm25": weight}, "text": 1 - weight}
@@ -80,26 +78,13 @@ def test_the_share_that_was_measured_is_the_mix_that_is_saved(text: Training, be
     assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
 
 
-def test_a_training_has_the_model_and_the_ranker(text: Training, best: Path, held_out: Lists) -> None:
+def test_training_loads_model_and_ranker(text: Training, best: Path, held_out: Lists) -> None:
     assert isinstance(text.model, CrossEncoder) and isinstance(text.ranker, Mixed)
     assert (text.ranker.predict(held_out) == rerank.load(best).predict(held_out)).all()
     assert (text.model.predict(held_out) == rerank.load(best, mix=False).predict(held_out)).all()
 
 
-def test_without_the_mix_the_model_ranks_alone(best: Path, held_out: Lists, tmp_path: Path) -> None:
-    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
-    words = ["--model", str(best), "--lists", str(held_out.store.folder)]
-    assert main(["rerank", *words, "--output", str(tmp_path / "alone"), "--no-mix"]) == 0
-    written = ids(read_run(tmp_path / "alone"))
-    assert {query: written.get(query, []) for query in ids(alone)} == ids(alone)
-    assert main(["add", *words, "--name", "alone", "--no-mix", "--in-sample"]) == 0
-    whole = Lists.open(str(held_out.store.folder))
-    added = whole.select([whole.query_ids.index(query) for query in held_out.query_ids])
-    assert ids(added.run(added.column("alone"))) == ids(alone)
-    added.store.drop_column("alone")
-
-
-def test_a_ranker_of_other_weights_has_a_card_of_its_own(best: Path, tmp_path: Path) -> None:
+def test_write_ranker_updates_the_card(best: Path, tmp_path: Path) -> None:
     write_ranker(best, {"bm25": 2.5}, 7, tmp_path / "other")
     write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks")
     write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
@@ -109,7 +94,7 @@ def test_a_ranker_of_other_weights_has_a_card_of_its_own(best: Path, tmp_path: P
     assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
 
 
-def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path, tiny_model: Path) -> None:
+def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_path: Path, tiny_model: Path) -> None:
     lists = make_lists(tmp_path)
     values = np.random.default_rng(0).normal(size=len(lists.store.document))  # what a share of bm25 is better than
     lists.store.add_column("noise", values)
@@ -120,31 +105,3 @@ def test_what_reads_the_first_stage_itself_is_saved_without_a_mix(tmp_path: Path
         assert found.results.first_stage_weight or name == "start"
         assert "mix" not in read_contract(found.folder / "best")
         assert not isinstance(found.ranker, Mixed)
-
-
-@pytest.mark.parametrize("seed", [0, 6])
-def test_the_mix_is_no_worse_than_the_model_where_the_first_stage_lacks_documents(tmp_path: Path, seed: int) -> None:
-    """On the lists that chose the share: no share at all is among those tried."""
-
-    def lists(seed: int, prefix: str) -> Lists:
-        rng, rows = np.random.default_rng(seed), []
-        for query in range(60):
-            grades = (rng.random(30) < 0.15).astype(int)
-            grades[rng.integers(30)] = 1
-            first = 6 * rng.random(30) + grades
-            for rank, i in enumerate(np.argsort(-first)):
-                row = {"query_id": f"{prefix}{query}", "doc_id": f"{prefix}{query}-{i}", "grade": grades[i]}
-                row |= {
-                    "bm25": first[i] if rank < 12 else None,
-                    "m": rng.normal() + 1.2 * grades[i] - 1.5 * (rank >= 12),
-                }
-                rows.append(row)
-        return Lists.from_dataframe(pd.DataFrame(rows))
-
-    fast = rerank.Optimization(head_lr=0.1, encoder_lr=0.1)
-    options: dict[str, Any] = {"validation": lists(seed, "v"), "epochs": 3, "optimization": fast, "monitor": "nDCG@10"}
-    model = MLP(hidden=[], columns=["m"])
-    found = rerank.train(model, lists(100 + seed, "t"), rerank.ListNet(), output=tmp_path / "run", **options)
-    validation = found.results.validation
-    mixed = validation.get("interpolated") or validation["model"]  # a weight of 0 is the model alone
-    assert mixed.mean["nDCG@10"] >= validation["model"].mean["nDCG@10"]

@@ -39,7 +39,7 @@ def words(folder: Path, model: Path, output: str) -> list[str]:
     return [*told, "--checkpoint_every=3", "--monitor=nDCG", "--gradient=cached", f"--output={folder / output}"]
 
 
-def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(decoder: Path, tmp_path: Path) -> None:
+def test_adapters_learn_and_resume_bit_for_bit(decoder: Path, tmp_path: Path) -> None:
     make_lists(tmp_path)
     train(words(tmp_path, decoder, "whole"))
     found = [line["loss"] for line in metrics(tmp_path / "whole") if "loss" in line]
@@ -57,9 +57,7 @@ def test_adapters_learn_and_a_stopped_run_ends_with_the_same_bits(decoder: Path,
 
 
 @pytest.mark.parametrize("head", ["yes_no", "hf"])
-def test_every_way_gives_the_same_gradient_in_memory_that_does_not_grow_when_it_is_cached(
-    head: str, tmp_path: Path
-) -> None:
+def test_cached_gradient_of_decoder_equals_full_in_constant_memory(head: str, tmp_path: Path) -> None:
     folder = make_decoder(tmp_path / "model", head=head)
     lists: Lists = make_lists(tmp_path, [40])
     model = Decoder(str(folder), template=PROMPT, lora=LoRA(rank=2), document_length=16)

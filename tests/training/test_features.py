@@ -51,7 +51,7 @@ def options(tmp_path: Path) -> list[str]:
 
 
 @given(st.lists(st.integers(1, 1500), min_size=1, max_size=200))
-def test_lists_that_go_through_the_loss_together_are_alike(lengths: list[int]) -> None:
+def test_bucket_by_length_groups_similar_lengths(lengths: list[int]) -> None:
     parts = bucket_by_length(np.array(lengths), CPU_ELEMENTS)
     assert sorted(np.concatenate(parts).tolist()) == list(range(len(lengths)))
     for part in parts:
@@ -61,7 +61,7 @@ def test_lists_that_go_through_the_loss_together_are_alike(lengths: list[int]) -
 
 @pytest.mark.parametrize("loss", [DirectMetric("nDCG@10", SmoothI()), TwinSigmoidAP(), NeuralNDCG()])
 @pytest.mark.parametrize("make", [lambda: MLP(hidden=[8]), lambda: SelfAttention(8, 16, dropout=0.0)])
-def test_cutting_a_batch_changes_nothing(
+def test_gradient_does_not_depend_on_budget_or_buckets(
     make: object, loss: Loss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lists = letor_lists(write_features(tmp_path / "train.txt"))
@@ -76,7 +76,7 @@ def test_cutting_a_batch_changes_nothing(
         torch.testing.assert_close(parts[1], whole[1], rtol=1e-4, atol=1e-6)
 
 
-def test_a_network_learns_and_ranks_as_it_was_measured(options: list[str], tmp_path: Path) -> None:
+def test_mlp_learns_and_ranks_as_measured(options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, "--epochs=20", f"--output={run}"])
     assert measures["test"]["nDCG"] > 0.85  # the first two features decide; a random order has about 0.6
@@ -92,7 +92,7 @@ def test_a_network_learns_and_ranks_as_it_was_measured(options: list[str], tmp_p
 
 @pytest.mark.parametrize("kind", [rerank.MLP, rerank.LightGBM])
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_lists_without_what_the_model_reads_are_refused_before_any_work(kind: type, split: str, tmp_path: Path) -> None:
+def test_train_raises_when_lists_lack_columns(kind: type, split: str, tmp_path: Path) -> None:
     """A column that they lack, and one that is narrower than in training."""
     words = {"query": ["a", "a", "b", "b"], "text": ["x", "y", "x", "y"], "grade": [1, 0, 0, 1], "bm25": [2, 1, 2, 1]}
     train_lists = rerank.Lists.from_dataframe({**words, "age": [1.0, 2.0, 3.0, 4.0]})
@@ -107,7 +107,7 @@ def test_lists_without_what_the_model_reads_are_refused_before_any_work(kind: ty
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_an_interrupted_run_goes_on(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_run_resumes(options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped in the middle of an epoch, with and without checkpoints at the ends of epochs."""
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     options = [*options, "--checkpoint_every=2", "--epochs=6"]
@@ -133,7 +133,7 @@ def test_killed_run_leaves_nothing_behind_when_it_resumes(options: list[str], tm
     assert not any(path.exists() for path in left)
 
 
-def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
+def test_two_processes_train_as_one(options: list[str], tmp_path: Path) -> None:
     """Those that torchrun itself starts; elsewhere `together` does."""
     options = [*options, "--checkpoint_every=1"]
     train([*options, f"--output={tmp_path / 'one'}"])
@@ -147,9 +147,7 @@ def test_two_processes_do_as_one(options: list[str], tmp_path: Path) -> None:
     assert found[0] == pytest.approx(found[1], abs=1e-6)
 
 
-def test_batch_norm_does_not_notice_how_many_processes_there_are(
-    options: list[str], tmp_path: Path, processes: int = 2
-) -> None:
+def test_batch_norm_does_not_depend_on_processes(options: list[str], tmp_path: Path, processes: int = 2) -> None:
     """It is over the whole batch, dropout and running means included: the same bits, and what is measured is saved."""
     options = [*options, "--model.batch_norm=before", "--model.input_norm=true", "--model.dropout=0.3"]
     config, saved = tmp_path / "one" / "config.yaml", tmp_path / "several"
@@ -166,7 +164,7 @@ def test_batch_norm_does_not_notice_how_many_processes_there_are(
     assert found["nDCG@5"] == pytest.approx(measured[0]["model"]["mean"]["nDCG@5"], abs=1e-6)
 
 
-def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp_path: Path) -> None:
+def test_gradients_are_clipped(options: list[str], tmp_path: Path) -> None:
     """Far above them it changes no bit; far below Adam's epsilon nothing moves any more."""
     options = [*options, "--optimization.weight_decay=0", "--checkpoint_every=1"]
     for name, norm in (("none", "null"), ("far", "1e9"), ("tight", "1e-15")):
@@ -181,7 +179,7 @@ def test_gradients_are_clipped_at_the_norm_that_is_given(options: list[str], tmp
 
 
 @pytest.mark.parametrize("loss", ["ListNet", "ListMLE", "SmoothINDCG"])
-def test_the_epoch_may_be_chosen_by_validation_loss(loss: str, options: list[str], tmp_path: Path) -> None:
+def test_epoch_by_loss_saves_the_lowest_validation_loss(loss: str, options: list[str], tmp_path: Path) -> None:
     """That of the saved model over the validation lists, by the loss itself, is the lowest that was logged."""
     words = [word for word in options if not word.startswith("--loss")]
     run = tmp_path / "run"
@@ -202,13 +200,13 @@ def test_the_epoch_may_be_chosen_by_validation_loss(loss: str, options: list[str
     assert found <= min(logged) + 1e-5, "or lower, before the first step"
 
 
-def test_validation_lists_that_teach_nothing_choose_no_epoch(options: list[str], tmp_path: Path) -> None:
+def test_mean_loss_raises_when_no_list_has_a_signal(options: list[str], tmp_path: Path) -> None:
     lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
     with pytest.raises(UserError, match="no list can teach the loss"):
         mean_loss(losses.ListNet(), lists.select([]), np.zeros(0, np.float32), 42)
 
 
-def test_the_last_epoch_may_be_taken(options: list[str], tmp_path: Path) -> None:
+def test_epoch_by_last_saves_the_last_epoch(options: list[str], tmp_path: Path) -> None:
     whole = train([*options, "--epoch_by=last", f"--output={tmp_path / 'last'}"])
     *_, last = [line for line in metrics(tmp_path / "last") if "validation" in line]
     assert whole["validation"]["nDCG@5"] == pytest.approx(last["validation"]["nDCG@5"])  # type: ignore[index]

@@ -108,7 +108,7 @@ def test_unknown_trackers_raise(tmp_path: Path) -> None:
         ((MemoryLimits(1024), MemoryLimits(2048)), (1024, UNLIMITED)),
     ],
 )
-def test_processes_keep_to_the_least_of_their_limits(
+def test_agree_takes_the_least_limits(
     limits: tuple[MemoryLimits, MemoryLimits], least: tuple[int, int], tmp_path: Path
 ) -> None:
     def agreed(process: int) -> tuple[int, int]:
@@ -125,7 +125,7 @@ def meets_twice() -> None:
             assert torch.distributed.is_initialized()
 
 
-def test_the_processes_of_a_script_meet_for_each_task() -> None:
+def test_group_forms_for_each_task() -> None:
     processes = [fork(meets_twice, environment=rank) for rank in ranks(2)]
     for process in processes:
         process.join(120)
@@ -166,9 +166,7 @@ TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
         ([*ACCELERATE, "--dynamo_backend=aot_eager", SCRIPT], [], f"{TWO}, aot_eager"),
     ],
 )
-def test_every_launcher_trains_and_logs_the_cut(
-    launcher: list[str], words: list[str], line: str, tmp_path: Path
-) -> None:
+def test_launchers_train_and_log_the_cut(launcher: list[str], words: list[str], line: str, tmp_path: Path) -> None:
     done = launched(launcher, tmp_path, *words)
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"{line}\n" in done.stderr
@@ -184,9 +182,7 @@ def test_every_launcher_trains_and_logs_the_cut(
         ("deepspeed", 1, "DeepSpeed is not"),
     ],
 )
-def test_a_file_of_accelerate_config_trains_or_ends_with_a_line(
-    file: str, code: int, said: str, tmp_path: Path
-) -> None:
+def test_accelerate_config_trains_or_raises_one_line(file: str, code: int, said: str, tmp_path: Path) -> None:
     if torch.accelerator.is_available():
         pytest.skip("what a machine without a GPU does")
     path = ROOT / "configs" / "accelerate" / "fsdp.yaml"

@@ -90,7 +90,7 @@ def trained_in_an_allocation(folder: Path, words: list[str]) -> None:
     subprocess.run(script, cwd=ROOT, env=environment, check=True, timeout=1800)
 
 
-def test_slurms_script_hands_on_its_cores_and_asks_for_time_to_write_a_checkpoint(tmp_path: Path) -> None:
+def test_slurm_script_passes_cores_and_signals_early(tmp_path: Path) -> None:
     """srun takes cores from a variable that sbatch does not set; the signal comes before the limit, not with it."""
     srun = tmp_path / "srun"
     srun.write_text('#!/bin/bash\necho "$SRUN_CPUS_PER_TASK"\nprintf "%s\\n" "$@"\n')
@@ -109,7 +109,7 @@ def test_slurms_script_hands_on_its_cores_and_asks_for_time_to_write_a_checkpoin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["torchrun", "accelerate", "slurm"])
-def test_two_machines_train_as_one(kind: str, tmp_path: Path) -> None:
+def test_two_machines_train_like_one_process(kind: str, tmp_path: Path) -> None:
     """2 x 1 processes, 1 x 2, and 1 x 1 with accumulation."""
     words = words_of(tmp_path, dropout=0.0)
     if kind == "slurm":
@@ -129,7 +129,7 @@ def test_two_machines_train_as_one(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
-def test_a_machine_that_is_killed_and_both_started_again_end_with_the_same_weights(killed: int, tmp_path: Path) -> None:
+def test_killed_machine_resumes_with_the_same_weights(killed: int, tmp_path: Path) -> None:
     words = [*words_of(tmp_path, dropout=0.1), "--checkpoint_every=2", "--epochs=6"]
     trained_by_two("accelerate", tmp_path, [*words, f"--output={tmp_path / 'whole'}"])
     run, port = tmp_path / "killed", free_port()
@@ -147,7 +147,7 @@ def test_a_machine_that_is_killed_and_both_started_again_end_with_the_same_weigh
     assert_same(best(run), best(tmp_path / "whole"))
 
 
-def test_work_is_dealt_out_evenly() -> None:
+def test_deal_balances_costs() -> None:
     costs = torch.randint(1, 100, (200,), generator=torch.Generator().manual_seed(1)).numpy()
     for processes in (1, 2, 7):
         owners = deal(costs, processes)
@@ -156,7 +156,7 @@ def test_work_is_dealt_out_evenly() -> None:
         assert max(loads) - min(loads) <= costs.max(), "as greedy dealing guarantees"
 
 
-def test_one_two_and_four_processes_write_the_same_run(tmp_path: Path) -> None:
+def test_rerank_writes_the_same_run_with_several_processes(tmp_path: Path) -> None:
     lists = write_features(tmp_path / "lists.txt", lengths=[1000] * 56, features=3)
     words = ["--data=LetorData", f"--data.train={write_features(tmp_path / 'train.txt', features=3)}"]
     words += ["--model=SelfAttention", "--model.width=8", "--model.hidden=8", "--loss=ListNet", "--tracker=[]"]

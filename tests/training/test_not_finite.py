@@ -59,7 +59,7 @@ def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> Callable[[], A
 
 
 @pytest.mark.parametrize("name", sorted({*losses.load_all()} - {"DirectMetric"}))
-def test_every_loss_refuses_scores_that_are_not_finite(name: str, lists: Lists) -> None:
+def test_accumulate_raises_for_scores_that_are_not_finite(name: str, lists: Lists) -> None:
     """Some have a finite value for such scores."""
     with pytest.raises(UserError, match=REFUSED):
         step(ruined(lists), lists, losses.load_all()[name]())()
@@ -73,7 +73,7 @@ class Steep(losses.ListNet):
         return value + (scores * 0).abs().sqrt().sum(dim=1)  # the root's slope at 0 is infinite, times 0
 
 
-def test_gradient_that_is_not_finite_is_refused(lists: Lists, tmp_path: Path) -> None:
+def test_trainer_raises_for_a_gradient_that_is_not_finite(lists: Lists, tmp_path: Path) -> None:
     """Clipping it, to a norm of NaN, would not show it."""
     lists.save(tmp_path / "lists")
     words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=MLP", "--data.validation_share=0"]
@@ -85,7 +85,9 @@ def test_gradient_that_is_not_finite_is_refused(lists: Lists, tmp_path: Path) ->
 @pytest.mark.parametrize("loss", ["TwinSigmoidNDCG", "ListAP", "SmoothINDCG"])
 @pytest.mark.parametrize("batch", [2, 100], ids=["more steps", "one step an epoch"])
 @pytest.mark.parametrize("share", [0, 0.3])
-def test_rates_far_too_high_leave_no_model(loss: str, batch: int, share: float, lists: Lists, tmp_path: Path) -> None:
+def test_trainer_saves_no_model_when_rates_are_too_high(
+    loss: str, batch: int, share: float, lists: Lists, tmp_path: Path
+) -> None:
     run = tmp_path / "run"
     words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", f"--data.validation_share={share}"]
     lists.save(tmp_path / "lists")
@@ -106,13 +108,13 @@ def saved(model: torch.nn.Module, folder: Path, step: int = 3) -> Accelerator:
     return accelerator
 
 
-def test_checkpoint_whose_weights_are_not_finite_is_refused(lists: Lists, tmp_path: Path) -> None:
+def test_load_checkpoint_raises_for_weights_that_are_not_finite(lists: Lists, tmp_path: Path) -> None:
     accelerator = saved(ruined(lists), tmp_path)
     with pytest.raises(UserError, match=r"step-00000003: .*the weights are not finite .*lower .*train anew"):
         load_checkpoint(accelerator, tmp_path)
 
 
-def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
+def test_load_checkpoint_raises_for_another_model(tmp_path: Path) -> None:
     saved(torch.nn.Linear(2, 1), tmp_path)
     accelerator = make_accelerator("fp32")
     register_state(accelerator, torch.nn.Sequential(torch.nn.Linear(2, 1)), State())
@@ -120,7 +122,7 @@ def test_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         load_checkpoint(accelerator, tmp_path)
 
 
-def test_scores_that_are_not_finite_make_no_run(lists: Lists) -> None:
+def test_score_lists_raises_for_scores_that_are_not_finite(lists: Lists) -> None:
     model = ruined(lists)
     with pytest.raises(UserError, match=f"{lists.size} of {lists.size} scores are not finite"):
         score_lists(model, model.inputs(lists), lists, precision="fp32")
@@ -131,7 +133,7 @@ def test_scores_that_are_not_finite_make_no_run(lists: Lists) -> None:
 
 
 @pytest.mark.parametrize("kind", ["LightGBM", "XGBoost"])
-def test_trees_refuse_a_gradient_that_is_not_finite(kind: str, lists: Lists, tmp_path: Path) -> None:
+def test_trees_raise_for_a_gradient_that_is_not_finite(kind: str, lists: Lists, tmp_path: Path) -> None:
     lists.save(tmp_path / "lists")
     words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0"]
     words += [f"--model={kind}", "--loss=tests.training.test_not_finite.Steep", f"--output={tmp_path / 'run'}"]
@@ -164,7 +166,7 @@ class Failing(MLP):
         ("scores", "bug", "process 1: AssertionError"),
     ],
 )
-def test_processes_end_together_when_one_fails(do: str, how: str, said: str, lists: Lists, tmp_path: Path) -> None:
+def test_processes_raise_together_when_one_fails(do: str, how: str, said: str, lists: Lists, tmp_path: Path) -> None:
     def work(process: int) -> None:
         model = network(lists, Failing)
         model.how = how if process else ""
@@ -178,12 +180,12 @@ def test_processes_end_together_when_one_fails(do: str, how: str, said: str, lis
     assert second == ("AssertionError: " if how == "bug" else first)
 
 
-def test_a_process_by_itself_raises_what_it_raises() -> None:
+def test_together_reraises_in_one_process() -> None:
     with pytest.raises(KeyError), together():
         raise KeyError
 
 
-def test_the_objective_refuses_scores_that_overflow(lists: Lists) -> None:
+def test_objective_raises_for_scores_that_overflow(lists: Lists) -> None:
     targets = Targets(lists, losses.ListNet())
     with pytest.raises(UserError, match="not finite at tree 1"):
         Objective(targets, targets.usable(), 0)(np.full(lists.size, np.inf))

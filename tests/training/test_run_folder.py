@@ -33,7 +33,7 @@ def config(tmp_path: Path) -> TrainConfig:
     return TrainConfig(data=data, model=MLP(hidden=[4]), loss=SmoothINDCG(alpha=10.0), epochs=2, checkpoint_every=1)
 
 
-def test_what_was_done_is_not_done_again(config: TrainConfig, tmp_path: Path) -> None:
+def test_fit_returns_a_finished_run(config: TrainConfig, tmp_path: Path) -> None:
     first = fit(config, tmp_path / "run")
     before = contents(tmp_path / "run")
     again = fit(replace(config, tracker=[], checkpoint_every=5), tmp_path / "run")
@@ -47,7 +47,7 @@ def test_what_was_done_is_not_done_again(config: TrainConfig, tmp_path: Path) ->
     )
 
 
-def test_an_object_that_was_trained_starts_anew(tmp_path: Path, tiny_model: Path) -> None:
+def test_fit_starts_anew_with_a_trained_object(tmp_path: Path, tiny_model: Path) -> None:
     """Fresh weights follow from the seed alone, and from nothing that was drawn or trained before."""
     make_lists(tmp_path)
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
@@ -69,7 +69,7 @@ def test_an_object_that_was_trained_starts_anew(tmp_path: Path, tiny_model: Path
         ({"patience": 3}, "patience was None, now 3"),
     ],
 )
-def test_another_training_is_refused_with_the_key(
+def test_fit_raises_with_the_key_when_settings_differ(
     change: dict[str, object], message: str, config: TrainConfig, tmp_path: Path
 ) -> None:
     fit(config, tmp_path / "run")
@@ -79,7 +79,7 @@ def test_another_training_is_refused_with_the_key(
     assert contents(tmp_path / "run") == before
 
 
-def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_path: Path) -> None:
+def test_fit_raises_when_lists_changed(config: TrainConfig, tmp_path: Path) -> None:
     fit(config, tmp_path / "run")
     file = tmp_path / "made" / "Fold1" / "vali.txt"
     whole = file.read_text()
@@ -93,9 +93,7 @@ def test_changed_lists_are_refused_with_what_changed(config: TrainConfig, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["network", "trees"])
-def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
-    kind: str, config: TrainConfig, tmp_path: Path
-) -> None:
+def test_fit_completes_a_run_killed_between_files(kind: str, config: TrainConfig, tmp_path: Path) -> None:
     """Files appear one after the other, by renames: a kill leaves the first ones of them."""
     if kind == "trees":
         config = replace(config, model=LightGBM(trees=3, min_data_in_leaf=2), loss=None)
@@ -117,7 +115,7 @@ def test_whatever_file_is_missing_the_run_ends_as_one_left_alone(
         assert metrics(run) == metrics(tmp_path / "whole") and not list(run.glob(".*"))
 
 
-def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Path) -> None:
+def test_fit_raises_for_a_foreign_folder(config: TrainConfig, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").touch()
     (tmp_path / "old").mkdir()
@@ -127,7 +125,7 @@ def test_folders_of_something_else_are_refused(config: TrainConfig, tmp_path: Pa
             fit(config, tmp_path / name)
 
 
-def test_lists_of_a_folder_of_something_else_stay(lists: Lists, tmp_path: Path) -> None:
+def test_train_keeps_the_files_of_a_foreign_folder(lists: Lists, tmp_path: Path) -> None:
     (tmp_path / "chapter.tex").touch()
     mine = lists.select(slice(4)).save(tmp_path / "lists" / "train")
     with pytest.raises(UserError, match="exists and is not a run folder"):
@@ -136,7 +134,7 @@ def test_lists_of_a_folder_of_something_else_stay(lists: Lists, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_two_trainings_do_not_share_a_folder(config: TrainConfig, tmp_path: Path) -> None:
+def test_fit_raises_when_the_folder_is_in_use(config: TrainConfig, tmp_path: Path) -> None:
     fit(config, tmp_path / "whole")
     words = [f"--config={tmp_path / 'whole' / 'config.yaml'}", f"--output={tmp_path / 'run'}", "--epochs=400"]
     processes = [Command(["train", *words]) for _ in range(2)]

@@ -85,7 +85,7 @@ def test_gradient_of_two_processes_with_unequal_lists_is_that_of_one(
 
 
 @pytest.mark.parametrize("kind", ["text", "vectors"])
-def test_a_sharded_run_resumes_and_ends_as_one_process(
+def test_sharded_run_resumes_and_ends_as_one_process(
     kind: str, tiny_model: Path, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["--loss=SmoothINDCG", "--epochs=2", "--batch_size=3", "--checkpoint_every=2", "--tracker=[]"]

@@ -50,7 +50,7 @@ def make(folder: Path) -> CrossEncoder:
 @pytest.mark.parametrize("loss", [LOSS, PairwiseHinge()])
 @pytest.mark.parametrize("gradient", ["full", "cached"])
 @pytest.mark.parametrize("options", [{"token_budget": 300}, {"token_budget": 900, "micro_batch_size": 2}])
-def test_the_gradient_of_w_is_the_same_in_every_mode(
+def test_gradient_of_start_weights_is_the_same_in_every_mode(
     tiny_model: Path, lists: Lists, loss: Loss, gradient: str, options: dict[str, int]
 ) -> None:
     whole = gradients(make(tiny_model), lists, loss)
@@ -60,7 +60,7 @@ def test_the_gradient_of_w_is_the_same_in_every_mode(
     assert_equal(found[1], whole[1])
 
 
-def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
+def test_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
     """Scores are spread at once: the head is told where to go, w too."""
     model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
     found: dict[str, Tensor] = gradients(model, lists, LOSS)[1]
@@ -68,7 +68,7 @@ def test_a_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: 
     assert found["start.weights"].norm() > 1e-4
 
 
-def test_w_has_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
+def test_start_weights_have_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
     optimizer = make_optimizer(model, Optimization(head_lr=0.25, weight_decay=0.5))
     group = next(g for g in optimizer.param_groups if any(p is model.start.weights for p in g["params"]))
@@ -86,7 +86,7 @@ def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]
 
 
-def test_what_a_run_leaves(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, test = tmp_path / "run", tmp_path / "test" / "lists"
     train([*words, f"--data.test={test}", f"--output={run}"])
     lines = [line for line in metrics(run) if "validation" in line]
@@ -137,14 +137,14 @@ def test_fingerprint_counts_the_column(words: list[str], tmp_path: Path) -> None
     assert resolved["model"]["start"] == "bm25"
 
 
-def test_a_column_that_only_the_test_lists_lack_is_missed_before_the_work(words: list[str], tmp_path: Path) -> None:
+def test_train_raises_when_test_lists_lack_the_column(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "test" / "lists" / "columns" / "bm25.arrow").unlink()
     with pytest.raises(UserError, match="has no column 'bm25'"):
         train([*words, f"--data.test={tmp_path / 'test' / 'lists'}", f"--output={tmp_path / 'run'}"])
     assert not (tmp_path / "run").exists()
 
 
-def test_stopped_and_resumed_it_ends_the_same(words: list[str], tmp_path: Path) -> None:
+def test_stopped_run_of_a_residual_model_resumes(words: list[str], tmp_path: Path) -> None:
     """A head that was trained, too: w, found at the start, is that of the checkpoint afterwards."""
     first = tmp_path / "first"
     train([*(word for word in words if not word.startswith("--model.start")), f"--output={first}", "--epochs=1"])

@@ -27,7 +27,7 @@ def model(tiny_model: Path) -> CrossEncoder:
 @pytest.mark.parametrize(
     "loss", [DirectMetric("nDCG@10", SmoothI()), PairwiseHinge(), ListNet()], ids=lambda x: type(x).__name__
 )
-def test_the_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncoder, lists: Lists, loss: Loss) -> None:
+def test_gradient_is_that_of_the_mean_over_learnable_lists(model: CrossEncoder, lists: Lists, loss: Loss) -> None:
     """Against autograd over all lists scored one by one, in float32."""
     value, found = gradients(model, lists, loss)
     inputs = model.inputs(lists)

@@ -32,7 +32,7 @@ def untouched(splits: Splits, seed: int = 42) -> MLP:
     return model
 
 
-def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_start_is_the_untrained_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rerank"):
         training, splits = trained(tmp_path, "--epochs=20", "--optimization.head_lr=3e-2")
     model = untouched(splits)
@@ -47,13 +47,13 @@ def test_the_start_is_the_model_as_it_was_drawn(tmp_path: Path, caplog: pytest.L
     assert any(line.startswith("  start  ") for line in caplog.messages)
 
 
-def test_a_monitor_that_is_always_0_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_trainer_warns_when_the_monitor_is_0(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     training, _ = trained(tmp_path, "--epochs=1", "--monitor=RR(rel=9)")
     assert training.results.validation["model"].mean["RR(rel=9)"] == 0
     assert "validation RR(rel=9) is 0 at its best, so it chose no model" in caplog.text
 
 
-def test_a_ruined_training_ends_with_the_start(tmp_path: Path) -> None:
+def test_trainer_keeps_the_start_when_epochs_are_worse(tmp_path: Path) -> None:
     """The labels of the training lists are turned round, so that every epoch is worse than the model that starts."""
     write_folds(tmp_path / "made")
     folder = tmp_path / "made" / "Fold1"

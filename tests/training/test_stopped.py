@@ -58,7 +58,7 @@ def wait_until(done: Callable[[], bool]) -> None:
     [(1, [signal.SIGTERM, signal.SIGINT, signal.SIGTERM]), (2, [signal.SIGTERM, signal.SIGINT])],
     ids=["one process", "two processes"],
 )
-def test_a_training_that_is_stopped_resumes_bit_for_bit(
+def test_stopped_run_resumes_bit_for_bit(
     options: list[str], tmp_path: Path, processes: int, sent: list[signal.Signals]
 ) -> None:
     """Where it was stopped its newest checkpoint is: nothing is trained twice. The signal goes to one process only."""
@@ -86,9 +86,7 @@ def test_a_training_that_is_stopped_resumes_bit_for_bit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "kills"), [(1, 6), (2, 3)])
-def test_a_run_killed_at_any_moment_ends_as_one_left_alone(
-    processes: int, kills: int, options: list[str], tmp_path: Path
-) -> None:
+def test_killed_run_resumes_bit_for_bit(processes: int, kills: int, options: list[str], tmp_path: Path) -> None:
     """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
     command = ["train", *options, f"--epochs={8 * kills}", "--checkpoint_every=1", "--tracker=null"]
     alone, killed, rng, moments = tmp_path / "alone", tmp_path / "killed", random.Random(0), set()
@@ -107,7 +105,7 @@ def test_a_run_killed_at_any_moment_ends_as_one_left_alone(
     assert_same_runs(killed, alone)
 
 
-def test_a_second_signal_from_python_leaves_the_last_checkpoint(
+def test_second_signal_from_python_leaves_the_last_checkpoint(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may come amid a step, so that what is in memory is no state to resume from."""
@@ -153,7 +151,7 @@ def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> None:
+def test_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> None:
     """A step that takes minutes is not waited for; a signal that comes twice within a second is one."""
     make_lists(tmp_path / "long", [60] * 12, seed=1)
     long = [f"--data.train={tmp_path / 'long' / 'lists'}", "--batch_size=2000", "--steps_per_epoch=1", "--epochs=1"]
@@ -174,7 +172,7 @@ def test_a_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_an_experiment_that_is_stopped_lets_its_cells_write_checkpoints(tmp_path: Path, options: list[str]) -> None:
+def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str]) -> None:
     changes = {"epochs": 25, "batch_size": 3, "checkpoint_every": 100000, "monitor": "nDCG"}
     methods = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
     settings = {"methods": methods, "folds": [1], "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}

@@ -13,7 +13,6 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from rerank.commands.experiment import experiment
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
@@ -35,7 +34,6 @@ from rerank.training.fit import Training, fit
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
-from tests.experiments.settings import write_experiment
 from tests.forked import together
 from tests.training.helpers import accumulator_of, gradients, whole_batch
 
@@ -71,7 +69,7 @@ def network(lists: Lists) -> MLP:
     return model
 
 
-def test_a_sum_is_the_sum_of_its_terms_each_the_mean_over_its_own_lists(lists: Lists) -> None:
+def test_terms_average_over_their_own_lists(lists: Lists) -> None:
     """The gradient of two terms is theirs one by one, weighted, although they learn from different lists."""
     teacher, metric = Term(KLDivergence(), "teacher"), Term(SmoothINDCG())
     counts = [int(Targets(lists, Terms([term])).usable().size) for term in (teacher, metric)]
@@ -84,7 +82,7 @@ def test_a_sum_is_the_sum_of_its_terms_each_the_mean_over_its_own_lists(lists: L
     torch.testing.assert_close(both[1], expected, rtol=1e-4, atol=1e-6)
 
 
-def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
+def test_targets_mask_candidates_without_a_value(lists: Lists) -> None:
     """As if they were no candidates: against the loss of the others, by hand."""
     values = lists.column("teacher")
     model = network(lists)
@@ -98,7 +96,7 @@ def test_candidates_without_a_value_are_left_out(lists: Lists) -> None:
     assert value == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_scaling_is_by_list_and_what_grades_need(lists: Lists) -> None:
+def test_scaling_is_by_list(lists: Lists) -> None:
     targets = Targets(lists, Terms([Term(SmoothINDCG(), "teacher", scaling=MinMax())]))
     values, scaled = lists.column("teacher"), targets.flat[0]
     for given, found in zip(*(np.split(of, lists.offsets[1:-1]) for of in (values, scaled)), strict=True):
@@ -117,15 +115,13 @@ def test_scaling_is_by_list_and_what_grades_need(lists: Lists) -> None:
         (Term(MarginMSE(), "x"), "has 2 numbers a candidate"),
     ],
 )
-def test_targets_that_cannot_be_are_refused_before_training(
-    lists: Lists, term: Term, says: str, tmp_path: Path
-) -> None:
+def test_fit_raises_for_unusable_targets(lists: Lists, term: Term, says: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=says):
         fit(config(tmp_path, Terms([term])), tmp_path / "run")
     assert not (tmp_path / "run" / "fingerprint.json").exists()
 
 
-def test_what_makes_no_sum_is_refused() -> None:
+def test_terms_raise_for_invalid_arguments() -> None:
     for make, says in (
         (lambda: Terms([]), "one term at least"),
         (lambda: Term(ListNet(), weight=-1), "Term.weight: must be at least 0"),
@@ -138,23 +134,9 @@ def test_what_makes_no_sum_is_refused() -> None:
             make()
 
 
-def test_a_ramp_is_a_switch_where_it_is_steep() -> None:
+def test_ramp_switches_when_it_is_steep() -> None:
     switch = Ramp(1, 0, since=0.3, until=0.3)
     assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
-
-
-@pytest.mark.slow
-def test_an_experiment_trains_on_columns(lists: Lists, tmp_path: Path) -> None:
-    """Its plan and the training agree about the id, which has the hash of the column: another teacher, another cell."""
-    terms = [{"loss": "RankNet", "target": "teacher"}, {"loss": "SmoothINDCG", "weight": {"class_path": "Ramp"}}]
-    model = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["x", "y"]}}
-    methods = {"both": {"set": {"loss": {"class_path": "Terms", "init_args": {"terms": terms}}}}}
-    config = write_experiment(tmp_path, base={"model": model, "monitor": "nDCG"}, folds=[1], methods=methods)
-    for count in (1, 2):
-        assert experiment([config]) == 0
-        assert len(list((tmp_path / "out").glob("cells/**/results.json"))) == count
-        lists.store.column_path("teacher").unlink()
-        Lists.open(lists.store.folder).store.add_column("teacher", np.arange(lists.size, dtype=np.float32))
 
 
 def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -177,7 +159,7 @@ def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCapture
         fit(replace(judged, model=MLP(hidden=[8], columns=["x"])), tmp_path / "other")
 
 
-def test_a_sum_in_yaml_and_on_the_command_line(lists: Lists, tmp_path: Path) -> None:
+def test_terms_are_read_from_yaml_and_options(lists: Lists, tmp_path: Path) -> None:
     """Both make what Python makes, with the same id; a column that changes makes another one."""
     meant = Terms([Term(KLDivergence(2.0), "teacher", Ramp(until=0.5)), Term(ListNet(), scaling=None, weight=0.5)])
     divergence = {"class_path": "KLDivergence", "init_args": {"temperature": 2}}
@@ -194,9 +176,7 @@ def test_a_sum_in_yaml_and_on_the_command_line(lists: Lists, tmp_path: Path) -> 
     assert resolve(made[0]) == resolve(meant)
 
 
-def test_steps_without_anything_to_learn_are_skipped_and_said(
-    lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_steps_without_a_signal_are_skipped(lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The weights stay as they are: no decay, no momentum. The rates go on."""
     never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
     with caplog.at_level(logging.INFO, logger="rerank"):
@@ -218,7 +198,7 @@ def test_steps_without_anything_to_learn_are_skipped_and_said(
     assert rates == sorted(rates, reverse=True) and rates[-1] < rates[len(rates) // 2]
 
 
-def test_two_processes_skip_what_one_skips(lists: Lists, tmp_path: Path) -> None:
+def test_two_processes_skip_the_same_steps(lists: Lists, tmp_path: Path) -> None:
     never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
     one = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "one")
     together(2, ["train", f"--config={one.folder / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
@@ -227,7 +207,7 @@ def test_two_processes_skip_what_one_skips(lists: Lists, tmp_path: Path) -> None
     torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-5)
 
 
-def test_lists_that_the_sampler_never_shows_are_no_training_lists(lists: Lists) -> None:
+def test_usable_counts_only_the_samplers_reach(lists: Lists) -> None:
     deep = Targets(lists, PairwiseHinge()).usable()
     shown = Targets(lists, PairwiseHinge()).usable(Full(2))
     tops = lists.top(2)
@@ -256,7 +236,7 @@ def test_dead_lists_are_counted(lists: Lists, tmp_path: Path, caplog: pytest.Log
         assert (", 100% dead lists" in caplog.text) == bool(dead)
 
 
-def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
+def test_accumulate_counts_dead_lists(lists: Lists) -> None:
     """By hand: the lists in which no score's derivative is above the limit, however the batch is cut."""
     loss = DirectMetric("nDCG@1", Approx(alpha=200))
     model = network(lists)
@@ -275,7 +255,7 @@ def test_some_lists_are_dead_and_others_not(lists: Lists) -> None:
         assert (done.dead, done.lists) == (expected, len(usable))
 
 
-def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> None:
+def test_objective_averages_terms_like_networks(lists: Lists) -> None:
     """By its mean over its own lists, here two of all; candidates without a value have no gradient of it."""
     rare = np.full(lists.size, np.nan, dtype=np.float32)
     rare[: lists.offsets[2]] = np.random.default_rng(2).normal(size=int(lists.offsets[2]))
@@ -297,7 +277,7 @@ def test_a_term_of_few_lists_counts_for_trees_as_for_networks(lists: Lists) -> N
     np.testing.assert_allclose(found, expected * len(usable), atol=1e-5)
 
 
-def test_the_columns_trained_on_count_for_the_training(lists: Lists) -> None:
+def test_resolve_data_counts_target_columns(lists: Lists) -> None:
     splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
     model, data = MLP(columns=["x"]), ListsData(str(lists.store.folder))
     plain = resolve_data(TrainConfig(data, model, ListNet()), splits)

@@ -37,7 +37,7 @@ def options(tmp_path: Path, tiny_model: Path) -> list[str]:
     ]
 
 
-def test_a_run_folder_holds_what_the_readme_says(options: list[str], tmp_path: Path) -> None:
+def test_run_folder_is_complete(options: list[str], tmp_path: Path) -> None:
     run, before = tmp_path / "run", dict(os.environ)
     measures = train([*options, f"--output={run}"])
     changed = {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
@@ -82,7 +82,7 @@ def test_early_stopping_keeps_the_best(options: list[str], tmp_path: Path) -> No
     assert len(values) - 1 - int(np.argmax(values)) == 2
 
 
-def test_what_cannot_work_is_refused_before_anything_is_written(options: list[str], tmp_path: Path) -> None:
+def test_train_raises_before_anything_is_written(options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     for extra, message in (
         ("--monitor=nDGC@10", "did you mean 'nDCG'"),

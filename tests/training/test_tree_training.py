@@ -65,7 +65,7 @@ RANDOM: list[Loss] = [TwinSigmoid(), ListMLE(), LambdaLoss()]
 @pytest.mark.parametrize(
     ("loss", "tied"), [*((loss, tied) for loss in FIXED for tied in (False, True)), (LambdaLoss(), False)], ids=name
 )
-def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, lists: Lists) -> None:
+def test_objective_gradient_equals_that_of_single_lists(loss: Loss, tied: bool, lists: Lists) -> None:
     scores = np.random.default_rng(0).normal(size=lists.size) * (not tied)
     found, value = objective(loss, lists).gradient(scores)
     total = 0.0
@@ -80,7 +80,7 @@ def test_the_gradient_is_that_of_the_lists_one_by_one(loss: Loss, tied: bool, li
 
 
 @pytest.mark.parametrize("loss", RANDOM, ids=name)
-def test_random_choices_belong_to_the_list_and_the_tree(loss: Loss, lists: Lists) -> None:
+def test_objective_draws_by_list_and_tree(loss: Loss, lists: Lists) -> None:
     zeros = np.zeros(lists.size)
     first, _ = objective(loss, lists).gradient(zeros, 3)
     again, _ = objective(loss, lists).gradient(zeros, 3)
@@ -93,7 +93,7 @@ def test_random_choices_belong_to_the_list_and_the_tree(loss: Loss, lists: Lists
     np.testing.assert_allclose(moved, np.concatenate([first[parts[i]] for i in order]), rtol=1e-4, atol=1e-7)
 
 
-def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_scale(lists: Lists) -> None:
+def test_objective_normalises_gradient_and_hessian(lists: Lists) -> None:
     scores = np.random.default_rng(0).normal(size=lists.size)
     loss = SmoothINDCG()
     made = objective(loss, lists)
@@ -112,7 +112,7 @@ def test_the_hessian_counts_documents_and_makes_steps_independent_of_the_loss_s_
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("measure", [*MEASURES, "Rprec"])
-def test_the_monitor_is_what_runs_are_evaluated_to(measure: str, tied: bool, lists: Lists) -> None:
+def test_monitor_equals_ir_measures(measure: str, tied: bool, lists: Lists) -> None:
     scores = np.random.default_rng(1).integers(0, 4 if tied else 10**6, lists.size) / 7
     expected = evaluate(lists.run(scores), lists.qrels, measure).mean[measure]
     assert Monitor(lists, measure)(scores) == pytest.approx(expected)
@@ -125,7 +125,7 @@ def test_the_monitor_is_what_runs_are_evaluated_to(measure: str, tied: bool, lis
 
 
 @pytest.mark.parametrize("measure", ["nDCG@5", "AP"])
-def test_relevant_documents_that_are_no_candidates_count(measure: str, lists: Lists) -> None:
+def test_monitor_counts_relevant_documents_outside_the_lists(measure: str, lists: Lists) -> None:
     assert lists.qrels is not None
     qrels = {query: grades | {"missed": 2} for query, grades in lists.qrels.items()}
     scores = np.random.default_rng(1).normal(size=lists.size)
@@ -147,7 +147,7 @@ def options(tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["LightGBM", "XGBoost"])
 @pytest.mark.parametrize("loss", [[], ["--loss=SmoothINDCG"]])
-def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
+def test_tree_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"])
     assert read_json(run / "results.json")["validation"]["model"]["mean"] == measures["validation"]
@@ -173,7 +173,7 @@ def test_the_run_folder_is_that_of_a_network(kind: str, loss: list[str], options
     assert metrics(again) == curve
 
 
-def test_patience_ends_the_training_and_leaves_the_best(options: list[str], tmp_path: Path) -> None:
+def test_patience_stops_trees_and_keeps_the_best(options: list[str], tmp_path: Path) -> None:
     long, short = tmp_path / "long", tmp_path / "short"
     train([*options, f"--output={long}"])
     train([*options, f"--output={short}", "--patience=3"])
@@ -200,7 +200,7 @@ def test_without_validation_all_trees_are_kept(options: list[str], tmp_path: Pat
 @pytest.mark.parametrize(
     "loss", [SmoothINDCG(), ApproxNDCG(), TwinSigmoid(), NeuralNDCG(), ListNet(), LambdaLoss()], ids=name
 )
-def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> None:
+def test_objective_learns_from_equal_scores(loss: Loss, lists: Lists) -> None:
     model, made, monitor = LightGBM(num_leaves=7, learning_rate=0.2), objective(loss, lists), Monitor(lists, "nDCG")
     start = monitor(np.zeros(lists.size))
     model.prepare(lists)
@@ -220,7 +220,9 @@ def test_every_loss_gets_away_from_equal_scores(loss: Loss, lists: Lists) -> Non
         (["--model=XGBoost", "--model.min_child_weight=1e6"], "min_child_weight"),
     ],
 )
-def test_what_cannot_work_is_said(change: list[str], lower: str, options: list[str], tmp_path: Path) -> None:
+def test_trees_raise_when_the_first_does_not_split(
+    change: list[str], lower: str, options: list[str], tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=f"first tree finds nothing to split; lower model.{lower}"):
         train([*options, *change, f"--output={tmp_path / 'run'}"])
 
