@@ -84,14 +84,13 @@ def sharding() -> FullyShardedDataParallelPlugin | None:
         raise UserError("accelerate launch: FSDP version 1 is not supported; give --fsdp_version 2")
     if on_cpu():
         raise UserError("accelerate launch: FSDP needs GPUs, and there are none; leave --use_fsdp out")
-    plugin = FullyShardedDataParallelPlugin(
+    if parse_flag_from_env("FSDP_ACTIVATION_CHECKPOINTING"):
+        raise UserError("accelerate launch: --fsdp_activation_checkpointing is not supported; set gradient: cached")
+    return FullyShardedDataParallelPlugin(
         auto_wrap_policy="NO_WRAP",  # our kernels read the weights of several layers at once
         cpu_ram_efficient_loading=False,  # every process reads the model
         mixed_precision_policy=MixedPrecisionPolicy(),
     )
-    if plugin.activation_checkpointing:
-        raise UserError("accelerate launch: --fsdp_activation_checkpointing is not supported; set gradient: cached")
-    return plugin
 
 
 def chosen_precision(configured: Precision, bf16: bool = True) -> tuple[Precision, str]:

@@ -65,11 +65,8 @@ class Trainer:
         self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 
     def run(self) -> Results:
-        config, train = self.config, self.splits.train
-        self._prepare()
+        config = self.config
         self._launch()
-        skipped = len(train) - len(self.usable)
-        log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         fixed = self.model.score_biases() if self.targets.ignore_shifts(self.usable) else []
         for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
             bias.requires_grad_(False)
@@ -104,24 +101,19 @@ class Trainer:
         self._end_trackers()
         return results
 
-    def _prepare(self) -> None:
-        """Fit, initialise and tokenise before joining the process group, whose timeout this could exceed."""
-        self.model.prepare(self.splits.train, self.config.seed)
-        self._inputs(self.splits.train)
+    def _launch(self) -> None:
+        """Prepare the model and its inputs, join the other processes, and create the run folder."""
+        config, train, several = self.config, self.splits.train, int(os.environ.get("WORLD_SIZE", "1")) > 1
+        self.model.prepare(train, config.seed)  # first, as it may take longer than processes wait for each other
+        self._inputs(train)
         for split, lists in self.measurer.lists.items():
             self.model.check(lists)  # as many features as the training lists have
             if split == "validation":
                 self._inputs(lists)
-            elif int(os.environ.get("WORLD_SIZE", "1")) > 1:
-                self.model.inputs(lists)
-
-    def _launch(self) -> None:
-        """Join the other processes and create the run folder."""
-        config, train = self.config, self.splits.train
+            elif several:
+                self.model.inputs(lists)  # fills the token cache
         self.precision, why = chosen_precision(config.precision, self.model.bf16)
-        find_unused = int(os.environ.get("WORLD_SIZE", "1")) > 1 and has_unused_parameters(
-            self.model, self._inputs(train), train
-        )
+        find_unused = several and has_unused_parameters(self.model, self._inputs(train), train)
         self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, find_unused)
         self.main = self.accelerator.is_main_process
         self.batches = Batches(
@@ -136,6 +128,8 @@ class Trainer:
             if self.main:
                 self.folder.open()
         log.info("precision %s (%s)", self.precision, why)
+        skipped = len(train) - len(self.usable)
+        log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
         if self.model.whole_batches and self.accelerator.num_processes > 1:
             log.info("one process trains, because batch norm is over a whole batch; start one process")
         if (left_out := self.batches.left_out) is not None:
