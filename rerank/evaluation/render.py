@@ -33,7 +33,6 @@ class TableCell(NamedTuple):
     text: str
     best: bool = False
     marks: str = ""
-    below: str = ""
 
     @property
     def value(self) -> str:

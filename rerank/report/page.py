@@ -8,7 +8,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,7 @@ import pyarrow.compute as pc
 from rerank import __version__
 from rerank.evaluation.compare import judgments_of, ranking
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
-from rerank.evaluation.render import Section, interval, number
-from rerank.evaluation.significance import LEVEL
+from rerank.evaluation.render import Section
 from rerank.evaluation.table import Table
 from rerank.lists.layout import is_lists_folder
 from rerank.lists.view import Lists
@@ -106,29 +104,13 @@ def evaluation_page(table: Table, lists: str | None = None) -> str:
     qrels = judgments_of(table.qrels if judged is None else judged)
     return render_page(
         f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
-        report_tables(table),
+        table.sections(),
         table.tables,
         table.baseline or next(iter(table.tables)),
         {name: ranking(form, name, qrels, judged)[0] for name, form in table.paths.items()},
         qrels,
         Lists.open(lists) if lists else judged,
     )
-
-
-def report_tables(table: Table) -> list[Section]:
-    """Return the tables of a comparison, with each run's difference from the baseline below its mean."""
-    first, *others = table.sections()
-    rows, caption = [list(row) for row in first.rows], list(first.caption)
-    for name, row in zip(table.tables, rows, strict=True):
-        for i, measure in enumerate(table.measures, 1):
-            if found := table.differences.get((name, measure)):
-                row[i] = row[i]._replace(below=f"{number(found.difference, '+')} {interval(found.interval)}")
-    if table.differences:
-        what = f"its {LEVEL:.0%} bootstrap interval over queries"
-        caption.append(f"Below a value: the difference from {table.baseline}, and {what}.")
-    if table.unjudged:
-        caption.append("unjudged@k: share of the documents in the top k that nobody judged.")
-    return [replace(first, rows=rows, caption=caption), *others]
 
 
 def query_data(

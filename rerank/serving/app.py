@@ -86,7 +86,7 @@ class Service:
         arrived = False
         try:
             async with asyncio.timeout(limits.timeout):
-                body = Body.read(await self.read(request))
+                body = Body(await self.read(request))
                 arrived = True
                 ranker, question = self.question(body)
                 scores = await self.scores(request, ranker, question)

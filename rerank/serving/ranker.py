@@ -6,9 +6,8 @@ import json
 import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -146,36 +145,21 @@ def _numbers(values: list[Any], where: str) -> Array:
     return np.array(values, dtype=np.float32)
 
 
-@dataclass(frozen=True)
 class Body:
-    """A request's body.
+    """A request's body, in Cohere's and Jina's shape, or (``tei``) in that of text-embeddings-inference.
 
-    Attributes:
-        with_documents: return texts or objects as they came.
-        raw: return raw scores of a calibrated ranker.
-        tei: the body, and so the answer, is that of text-embeddings-inference.
+    Fields that would change the answer and are not supported are errors.
     """
 
-    model: str | None
-    query: str
-    documents: list[Any]
-    instruction: str | None
-    top_n: int | None
-    with_documents: bool
-    raw: bool
-    tei: bool
-
-    @classmethod
-    def read(cls, content: bytes) -> Self:
-        """Parse a body; fields that would change the answer and are not supported are errors."""
+    def __init__(self, content: bytes) -> None:
         try:
             fields = json.loads(content, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise UserError(f"body: not JSON ({str(error)[:200]}); send an object with query and documents") from error
         if not isinstance(fields, dict):
             raise UserError("body: not a JSON object; send one with query and documents")
-        tei = "texts" in fields and "documents" not in fields
-        documents, returned = ("texts", "return_text") if tei else ("documents", "return_documents")
+        self.tei = "texts" in fields and "documents" not in fields
+        documents, returned = ("texts", "return_text") if self.tei else ("documents", "return_documents")
         for name, value in fields.items():
             if name in FIELDS and not (type(value) is FIELDS[name][0] or (value is None and name != "query")):
                 raise UserError(f"{name}: expected {FIELDS[name][1]}, not {reprlib.repr(value)}")
@@ -187,9 +171,12 @@ class Body:
             raise UserError("query: missing; send a text")
         if (top := fields.get("top_n")) is not None and top < 1:
             raise UserError(f"top_n: expected a whole number from 1, not {top}")
-        model, instruction = fields.get("model"), fields.get("instruction")
-        flags = bool(fields.get(returned)), bool(fields.get("raw_scores"))
-        return cls(model, fields["query"], fields[documents], instruction, top, *flags, tei)
+        self.query: str = fields["query"]
+        self.documents: list[Any] = fields[documents]
+        self.model: str | None = fields.get("model")
+        self.instruction: str | None = fields.get("instruction")
+        self.top_n: int | None = top
+        self.with_documents, self.raw = bool(fields.get(returned)), bool(fields.get("raw_scores"))
 
     def answer(self, ranker: Ranker, texts: Sequence[str], scores: Array) -> Any:
         """Sort documents, best first; equal scores keep the order of the documents."""

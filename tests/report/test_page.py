@@ -89,14 +89,12 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @settings(max_examples=25)
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
-    table = Section(name, ["run", name], [[TableCell(name), TableCell(shown, below=caption)]], [caption])
+    table = Section(name, ["run", name], [[TableCell(name), TableCell(shown)]], [caption])
     tree = parsed(render_page(name, [table], {}, ""))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
     cell = next(tree.iter("td"))
     assert (cell.text or "") == shown
-    if caption:
-        assert next(cell.iter("small")).text == caption
     assert len(list(tree.iter("script"))) == 1
 
 
