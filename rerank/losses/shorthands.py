@@ -2,7 +2,7 @@
 
 A shorthand is a :class:`DirectMetric` with the relaxation and the default measure of its paper. For NDCG this is the
 measure without cut-off and with gain 2^y - 1; ``SmoothINDCG("nDCG@10")`` has the linear gain of trec_eval. Other
-arguments are those of the relaxation, with the paper's values by default. ``alpha="spread"`` (``tau``, ``strength``),
+arguments are those of the relaxation, with the paper's values by default. ``alpha="adaptive"`` (``tau``, ``strength``),
 which is not from a paper, takes the steepness from the spread of a list's scores.
 
 >>> from rerank.losses import SmoothINDCG
@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
-from rerank.relaxations.base import Relaxation, Spread
+from rerank.relaxations.base import Relaxation, Adaptive
 from rerank.relaxations.fastsoftsort import BETA, FastSoftSort
 from rerank.relaxations.neuralsort import NeuralSort
 from rerank.relaxations.sigmoids import Approx, Gradient, TwinSigmoid
@@ -86,23 +86,23 @@ class NeuralNDCG(_Shorthand):
 
 
 class SoftSortNDCG(_Shorthand):
-    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it; not theirs: ``tau="spread"``."""
+    """NDCG by :class:`SoftSort`, as SmoothI's authors compare it; not theirs: ``tau="adaptive"``."""
 
     def __init__(
-        self, measure: str | None = None, reduction: Reduction = "mean", *, tau: Positive | Spread = 1.0
+        self, measure: str | None = None, reduction: Reduction = "mean", *, tau: Positive | Adaptive = 1.0
     ) -> None:
         self._make(measure, reduction, SoftSort(tau))
 
 
 class FastSoftSortNDCG(_Shorthand):
-    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; not theirs: ``strength="spread"``."""
+    """NDCG by :class:`FastSoftSort`, as SmoothI's authors compare it; not theirs: ``strength="adaptive"``."""
 
     def __init__(
         self,
         measure: str | None = None,
         reduction: Reduction = "mean",
         *,
-        strength: Positive | Spread = 1.0,
+        strength: Positive | Adaptive = 1.0,
         beta: Positive = BETA,
     ) -> None:
         self._make(measure, reduction, FastSoftSort(strength, beta))
@@ -128,20 +128,20 @@ class _Approx(_Shorthand):
         measure: str | None = None,
         reduction: Reduction = "mean",
         *,
-        alpha: Positive | Spread = 10.0,
+        alpha: Positive | Adaptive = 10.0,
         beta: Positive | None = None,
     ) -> None:
         self._make(measure, reduction, Approx(alpha, beta))
 
 
 class ApproxP(_Approx):
-    """P@k by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``), by default P@10."""
+    """P@k by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="adaptive"``), by default P@10."""
 
     usual = "P@10"
 
 
 class ApproxAP(_Approx):
-    """AP by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="spread"``)."""
+    """AP by :class:`Approx` (Qin, Liu and Li 2010; not theirs: ``alpha="adaptive"``)."""
 
     usual = "AP"
 
@@ -153,7 +153,7 @@ class ApproxMRR(_Approx):
 
 
 class ApproxNDCG(_Approx):
-    """NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; not theirs: ``alpha="spread"``)."""
+    """NDCG by :class:`Approx` (Qin et al. 2010; Bruch et al. 2019; not theirs: ``alpha="adaptive"``)."""
 
 
 class _TwinSigmoid(_Shorthand):
@@ -163,28 +163,28 @@ class _TwinSigmoid(_Shorthand):
         reduction: Reduction = "mean",
         *,
         gradient: Gradient = 3,
-        alpha: Positive | Spread = 1.0,
+        alpha: Positive | Adaptive = 1.0,
     ) -> None:
         self._make(measure, reduction, TwinSigmoid(gradient, alpha))
 
 
 class TwinSigmoidP(_TwinSigmoid):
-    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; not theirs: ``alpha="spread"``), by default P@10."""
+    """P@k by :class:`TwinSigmoid` (Yu 2020, Eq 13; not theirs: ``alpha="adaptive"``), by default P@10."""
 
     usual = "P@10"
 
 
 class TwinSigmoidAP(_TwinSigmoid):
-    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; not theirs: ``alpha="spread"``)."""
+    """AP by :class:`TwinSigmoid` (Yu 2020, Eq 14; not theirs: ``alpha="adaptive"``)."""
 
     usual = "AP"
 
 
 class TwinSigmoidNDCG(_TwinSigmoid):
-    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; not theirs: ``alpha="spread"``)."""
+    """NDCG by :class:`TwinSigmoid` (Yu 2020, Eq 15; not theirs: ``alpha="adaptive"``)."""
 
 
 class TwinSigmoidNERR(_TwinSigmoid):
-    """NERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; not theirs: ``alpha="spread"``), by default nERR@10."""
+    """NERR@k by :class:`TwinSigmoid` (Yu 2020, Eq 16; not theirs: ``alpha="adaptive"``), by default nERR@10."""
 
     usual = "nERR@10"

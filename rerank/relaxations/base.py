@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-Spread = Literal["spread"]
+Adaptive = Literal["adaptive"]
 """Takes a steepness, temperature or strength from the spread of every list's scores; not from a paper."""
 
 FLOOR = 1e-3
@@ -27,7 +27,7 @@ GainOf = Literal["documents", "ranks"]
 
 
 def steepness(spread: Tensor) -> Tensor:
-    """Compute ``3 / min(1, spread)``: steep enough for a fresh model's scores, which are close together.
+    """Compute ``3 / min(1, spread)``: steep enough for an untrained model, whose scores are close together.
 
     It does not fall once the spread exceeds 1. A model can then sharpen its ranking by spreading scores further, and
     the relaxed measure tends to the exact one.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.relaxations.base import Batch, SoftRanks, Spread
+from rerank.relaxations.base import Batch, SoftRanks, Adaptive
 from rerank.relaxations.order import first, order_of
 from rerank.settings.ranges import Positive
 
@@ -28,7 +28,7 @@ class FastSoftSort(SoftRanks):
 
     Tied documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength;
     as the strength grows they all go to their mean. The paper has no cut-offs: ranks are compared with k + 1/2 and
-    with one another by sigmoids, with ``beta``. ``strength="spread"``, which is not from the paper, compares scores, as
+    with one another by sigmoids, with ``beta``. ``strength="adaptive"``, which is not from the paper, compares scores, as
     for Approx, and is 4 min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. It takes as long
     as sorting, on the CPU: a GPU waits for it.
 
@@ -40,13 +40,13 @@ class FastSoftSort(SoftRanks):
     tensor([[2., 1.]])
 
     Args:
-        strength: epsilon; exact as it goes to 0, 1 in the authors' code. "spread" takes it from the spread of scores
+        strength: epsilon; exact as it goes to 0, 1 in the authors' code. "adaptive" takes it from the spread of scores
             and the length of the list.
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); with "spread" the sigmoids are over scores, and
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR); with "adaptive" the sigmoids are over scores, and
             any value but 10 is refused.
     """
 
-    def __init__(self, strength: Positive | Spread = 1.0, beta: Positive = BETA) -> None:
+    def __init__(self, strength: Positive | Adaptive = 1.0, beta: Positive = BETA) -> None:
         if isinstance(strength, str) and beta != BETA:
             raise UserError("beta is the steepness over ranks, and strength='spread' compares scores; give a strength")
         self.strength, self.by_scores, self.beta = strength, isinstance(strength, str), beta
@@ -55,7 +55,7 @@ class FastSoftSort(SoftRanks):
         order = order_of(-batch.scores, batch.mask)  # ascending scores, so that -s / strength descends
         real, count = first(batch.mask), batch.mask.sum(dim=1, keepdim=True)
         strength: Any = self.strength
-        if strength == "spread":
+        if strength == "adaptive":
             strength = STRENGTH * batch.spread.clamp(max=1) / (count - 1).clamp(min=1)
         descending = (-batch.scores.gather(1, order) / strength).double()
         solution = _antitonic(descending - (count - torch.arange(real.shape[1], device=order.device)), real)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rerank.relaxations.base import Batch, SoftRanks, Spread, steepness
+from rerank.relaxations.base import Batch, SoftRanks, Adaptive, steepness
 from rerank.settings.ranges import Positive
 
 Gradient = Literal[1, 2, 3]
 
 
-def _behind(alpha: float | Spread, batch: Batch) -> Tensor:
+def _behind(alpha: float | Adaptive, batch: Batch) -> Tensor:
     """Compute ``alpha (s_j - s_i)`` for rows i and all j, ``[B, R, N]``: how far document i is behind j."""
     factor = steepness(batch.spread)[:, :, None] if isinstance(alpha, str) else alpha
     return factor * (batch.scores[:, None, :] - batch.at_rows(batch.scores)[:, :, None])
@@ -30,7 +30,7 @@ class Approx(SoftRanks):
 
     These are the papers' formulas. The document at rank k counts half, however large alpha and beta are. At a cut-off
     nothing is learned from scores that are close together: of 150 tied documents each has rank 75.5, with T = 0.
-    ``alpha="spread"``, which is not from the papers, takes
+    ``alpha="adaptive"``, which is not from the papers, takes
 
     .. math:: \alpha = \frac{3}{\min(1, \mathrm{sd}(s))}, \quad T_i = \sigma\bigl(\alpha (s_i - c)\bigr)
 
@@ -44,13 +44,13 @@ class Approx(SoftRanks):
     tensor([[1.8000, 1.2000]])
 
     Args:
-        alpha: steepness of the sigmoids over scores; exact as it grows. 10 is what Bruch et al. settle on; "spread"
+        alpha: steepness of the sigmoids over scores; exact as it grows. 10 is what Bruch et al. settle on; "adaptive"
             takes it from the spread of scores.
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR). None takes alpha; with ``alpha="spread"``, scores
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR). None takes alpha; with ``alpha="adaptive"``, scores
             are compared in place of ranks.
     """
 
-    def __init__(self, alpha: Positive | Spread = 10.0, beta: Positive | None = None) -> None:
+    def __init__(self, alpha: Positive | Adaptive = 10.0, beta: Positive | None = None) -> None:
         self.alpha = alpha
         over_ranks = alpha if beta is None else beta
         self.by_scores = isinstance(over_ranks, str)
@@ -78,7 +78,7 @@ class TwinSigmoid(SoftRanks):
     relevant documents are computed: time and memory grow with relevant documents x N.
 
     The cut-off takes the exact rank and has no gradient, so that nothing is learned from a list whose relevant
-    documents are all beyond it. ``alpha="spread"`` is not from the paper: alpha is 3 / min(1, sd(s)), with sd the
+    documents are all beyond it. ``alpha="adaptive"`` is not from the paper: alpha is 3 / min(1, sd(s)), with sd the
     spread of the list's scores (at least .001, constant), and the cut-off has the gradient of
     :math:`\sigma(\alpha (s_i - c))`, with c as for Approx. The value stays the exact measure.
 
@@ -90,12 +90,12 @@ class TwinSigmoid(SoftRanks):
 
     Args:
         gradient: which backward weight, 1, 2 or 3.
-        alpha: steepness of the backward sigmoid; 1 in the paper. "spread" takes it from the spread of scores.
+        alpha: steepness of the backward sigmoid; 1 in the paper. "adaptive" takes it from the spread of scores.
     """
 
     exact_ranks = True
 
-    def __init__(self, gradient: Gradient = 3, alpha: Positive | Spread = 1.0) -> None:
+    def __init__(self, gradient: Gradient = 3, alpha: Positive | Adaptive = 1.0) -> None:
         self.gradient, self.alpha, self.by_scores = gradient, alpha, isinstance(alpha, str)
 
     def ranks(self, batch: Batch) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rerank.relaxations.base import RankIndicators, Spread, spread, steepness
+from rerank.relaxations.base import RankIndicators, Adaptive, spread, steepness
 from rerank.relaxations.order import lowest
 from rerank.settings.ranges import Positive
 
@@ -18,7 +18,7 @@ class SoftSort(RankIndicators):
     with :math:`s_{[r]}` the r-th largest score. Tied documents share their ranks evenly. Time and memory grow with
     depth x N.
 
-    ``tau="spread"``, which is not from the paper, is min(1, sd(s)) / 3, with sd the spread of the list's scores (at
+    ``tau="adaptive"``, which is not from the paper, is min(1, sd(s)) / 3, with sd the spread of the list's scores (at
     least .001, constant). A tau far above the spread does not learn without a cut-off: to first order in 1 / tau, the
     gradient of nDCG on a relevant document at rank q is proportional to
     :math:`\sum_{r<q} D_r - \sum_{r>q} D_r` for discounts D. That draws the document to the rank with half of the
@@ -29,10 +29,10 @@ class SoftSort(RankIndicators):
     tensor([[[0.2000, 0.8000]]])
 
     Args:
-        tau: temperature; exact as it goes to 0, 1 in the authors' code. "spread" takes it from the spread of scores.
+        tau: temperature; exact as it goes to 0, 1 in the authors' code. "adaptive" takes it from the spread of scores.
     """
 
-    def __init__(self, tau: Positive | Spread = 1.0) -> None:
+    def __init__(self, tau: Positive | Adaptive = 1.0) -> None:
         self.tau = tau
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:

@@ -309,7 +309,7 @@ class Comparison:
         run = train(
             CrossEncoder(model, dropout=0.0),
             self.folder / "lists" / "train",
-            TwinSigmoidNDCG(alpha="spread"),
+            TwinSigmoidNDCG(alpha="adaptive"),
             output=self.folder / "trainings" / run_name(model),
             validation=None,
             sampler=PositivesNegatives(2, 10, depth=50),

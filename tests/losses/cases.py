@@ -112,7 +112,7 @@ INDICATORS = {
     "NeuralSort-no-sinkhorn": (NeuralSort(tau=0.4, sinkhorn=0), plain.neural_sort(0.4, 0), True),
     "NeuralSort-3-rounds": (NeuralSort(tau=2, sinkhorn=3, tolerance=0), plain.neural_sort(2, 3, 0), True),
     "SoftSort": (SoftSort(), plain.soft_sort(), True),
-    "SoftSort-from-spread": (SoftSort("spread"), plain.soft_sort(None), False),
+    "SoftSort-adaptive": (SoftSort("adaptive"), plain.soft_sort(None), False),
     "OptimalTransport": (OptimalTransport(), plain.transport(), True),
     "OptimalTransport-sharp": (OptimalTransport(0.02, 8), plain.transport(0.02, 8), True),
 }
@@ -126,13 +126,13 @@ RANKS = {
     "FastSoftSort-beta": (FastSoftSort(0.5, 4), plain.fast_soft_sort(0.5), 4.0, True),
 }
 
-FROM_SPREAD = {
-    "Approx-from-spread": (Approx("spread"), plain.approx(None), 0.0),
+ADAPTIVE = {
+    "Approx-adaptive": (Approx("adaptive"), plain.approx(None), 0.0),
     **{
-        f"TwinSigmoid-{kind}-from-spread": (TwinSigmoid(kind, "spread"), plain.twin_sigmoid(kind, None), None)
+        f"TwinSigmoid-{kind}-adaptive": (TwinSigmoid(kind, "adaptive"), plain.twin_sigmoid(kind, None), None)
         for kind in (1, 3)
     },
-    "FastSoftSort-from-spread": (FastSoftSort("spread"), plain.fast_soft_sort(None), 0.0),
+    "FastSoftSort-adaptive": (FastSoftSort("adaptive"), plain.fast_soft_sort(None), 0.0),
 }
 """Their spread and the place of the cut count as constants, so that finite differences do not tell their gradient."""
 
@@ -148,7 +148,7 @@ def grid() -> Iterator[Case]:
             make = partial(losses.DirectMetric, str(spec), relaxation)
             shift = 0.0 if name in ("Approx", "Approx-beta") else 0.5
             yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, shift=shift), smooth)
-        for name, (relaxation, soft, beta) in FROM_SPREAD.items():
+        for name, (relaxation, soft, beta) in ADAPTIVE.items():
             make = partial(losses.DirectMetric, str(spec), relaxation)
             yield Case(f"{spec}-{name}", make, plain.one_minus(spec, soft=soft, beta=beta, scores=True), False)
         if spec.name == "nDCG":

@@ -10,8 +10,8 @@ from rerank.losses import DirectMetric
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, Relaxation, SoftSort, TwinSigmoid, load_all
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
-SPREAD = {"Approx": "alpha", "TwinSigmoid": "alpha", "SoftSort": "tau", "FastSoftSort": "strength"}
-OURS = {name: kind(**({SPREAD[name]: "spread"} if name in SPREAD else {})) for name, kind in load_all().items()}
+ADAPTIVE = {"Approx": "alpha", "TwinSigmoid": "alpha", "SoftSort": "tau", "FastSoftSort": "strength"}
+OURS = {name: kind(**({ADAPTIVE[name]: "adaptive"} if name in ADAPTIVE else {})) for name, kind in load_all().items()}
 
 
 def fresh(spread: float = 0.003, count: int = 60, size: int = 150) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def test_soft_sort_of_a_wide_temperature_draws_documents_to_the_middle_of_the_di
 
     torch.testing.assert_close(drawn_up(SoftSort(tau=tau)), expected, rtol=1e-4, atol=1e-12)
     assert abs(int((expected < 0).sum()) - 57) <= 1  # half of the discount lies on either side of the 57th rank
-    assert (drawn_up(SoftSort("spread"))[:-10] > 0).all()
+    assert (drawn_up(SoftSort("adaptive"))[:-10] > 0).all()
 
 
 def test_neural_sort_of_scores_far_from_zero() -> None:

@@ -14,11 +14,11 @@ from tests.losses.properties import Case, Doc, batch, ranked_lists
 from tests.measures.evaluator import evaluate
 
 LIMITS = {
-    "Approx-from-spread": Approx("spread"),
+    "Approx-adaptive": Approx("adaptive"),
     "TwinSigmoid-1": TwinSigmoid(1, alpha=1),
     "TwinSigmoid-2": TwinSigmoid(2, alpha=1),
     "TwinSigmoid-3": TwinSigmoid(3, alpha=1),
-    "TwinSigmoid-from-spread": TwinSigmoid(alpha="spread"),
+    "TwinSigmoid-adaptive": TwinSigmoid(alpha="adaptive"),
     "SmoothI": SmoothI(alpha=1e5),
     "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
     "NeuralSort": NeuralSort(tau=1e-4),
@@ -26,9 +26,9 @@ LIMITS = {
     "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),
     "NeuralSort-samples": NeuralSort(tau=1e-5, samples=2, beta=1e-4),
     "SoftSort": SoftSort(tau=1e-4),
-    "SoftSort-from-spread": SoftSort("spread"),
+    "SoftSort-adaptive": SoftSort("adaptive"),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),
-    "FastSoftSort-from-spread": FastSoftSort("spread"),
+    "FastSoftSort-adaptive": FastSoftSort("adaptive"),
     "OptimalTransport": OptimalTransport(epsilon=4e-3, iterations=1000),
 }
 
@@ -46,7 +46,7 @@ def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> No
     if isinstance(relaxation, OptimalTransport):  # Sinkhorn takes very long where scores are close
         lists = [[(float(sum(other < s for other, _ in docs)), y) for s, y in docs] for docs in lists]
     scores, labels, mask, seeds = batch(lists)
-    if any(getattr(relaxation, knob, 0) == "spread" for knob in ("alpha", "strength", "tau")):
+    if any(getattr(relaxation, knob, 0) == "adaptive" for knob in ("alpha", "strength", "tau")):
         scores = scores * 1e4  # these are exact where scores have spread out
     for spec in SPECS:
         if spec.name == "nDCG" or not name.endswith("transposed"):

@@ -75,7 +75,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         with pytest.raises(ValueError, match="sinkhorn"):
             NeuralSort(**wrong)
     with pytest.raises(ValueError, match="strength"):
-        FastSoftSort(strength="spread", beta=5.0)
+        FastSoftSort(strength="adaptive", beta=5.0)
 
 
 @settings(max_examples=40, deadline=None)
