@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from rerank.losses.base import Reduction
 from rerank.losses.direct import DirectMetric
-from rerank.relaxations.base import Relaxation, Adaptive
+from rerank.relaxations.base import Adaptive, Relaxation
 from rerank.relaxations.fastsoftsort import BETA, FastSoftSort
 from rerank.relaxations.neuralsort import NeuralSort
 from rerank.relaxations.sigmoids import Approx, Gradient, TwinSigmoid

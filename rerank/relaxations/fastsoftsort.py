@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.relaxations.base import Batch, SoftRanks, Adaptive
+from rerank.relaxations.base import Adaptive, Batch, SoftRanks
 from rerank.relaxations.order import first, order_of
 from rerank.settings.ranges import Positive
 
@@ -28,9 +28,9 @@ class FastSoftSort(SoftRanks):
 
     Tied documents share the mean of their ranks. The ranks are exact once scores are further apart than the strength;
     as the strength grows they all go to their mean. The paper has no cut-offs: ranks are compared with k + 1/2 and
-    with one another by sigmoids, with ``beta``. ``strength="adaptive"``, which is not from the paper, compares scores, as
-    for Approx, and is 4 min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. It takes as long
-    as sorting, on the CPU: a GPU waits for it.
+    with one another by sigmoids, with ``beta``. ``strength="adaptive"``, which is not from the paper, compares scores,
+    as for Approx, and is 4 min(1, sd(s)) / (N - 1), a little more than the distance between neighbours. It takes as
+    long as sorting, on the CPU: a GPU waits for it.
 
     >>> mask, rows = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[0, 1]])
     >>> batch = Batch(torch.tensor([[0.0, 0.5]]), torch.tensor([[1.0, 0.0]]), mask, rows)

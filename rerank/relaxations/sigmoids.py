@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from rerank.relaxations.base import Batch, SoftRanks, Adaptive, steepness
+from rerank.relaxations.base import Adaptive, Batch, SoftRanks, steepness
 from rerank.settings.ranges import Positive
 
 Gradient = Literal[1, 2, 3]
@@ -46,8 +46,8 @@ class Approx(SoftRanks):
     Args:
         alpha: steepness of the sigmoids over scores; exact as it grows. 10 is what Bruch et al. settle on; "adaptive"
             takes it from the spread of scores.
-        beta: steepness of the sigmoids over ranks (cut-off, AP, RR). None takes alpha; with ``alpha="adaptive"``, scores
-            are compared in place of ranks.
+        beta: steepness of the sigmoids over ranks (cut-off, AP, RR). None takes alpha; with ``alpha="adaptive"``,
+            scores are compared in place of ranks.
     """
 
     def __init__(self, alpha: Positive | Adaptive = 10.0, beta: Positive | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rerank.relaxations.base import RankIndicators, Adaptive, spread, steepness
+from rerank.relaxations.base import Adaptive, RankIndicators, spread, steepness
 from rerank.relaxations.order import lowest
 from rerank.settings.ranges import Positive
 
