@@ -40,17 +40,9 @@ def compare(
     """Compare runs that were scored in the same measures on the same queries.
 
     P-values of each test are corrected over the whole table: all runs but the baseline, times all measures.
-
-    Raises:
-        UserError: an unknown baseline, test or correction, or runs scored on different queries or measures.
     """
     check_arguments(compare, {"tests": tests, "correction": correction})
     first = next(iter(tables.values()))
-    for name, table in tables.items():
-        if (table.measures, table.queries, table.empty) != (first.measures, first.queries, first.empty):
-            raise UserError(f"{name}: scored in other measures or on other queries than {next(iter(tables))}")
-    if baseline is not None and baseline not in tables:
-        raise UserError(f"baseline {baseline!r}: no such run{nearest(baseline, tables)}; known: {', '.join(tables)}")
     tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
     cells = [(name, measure) for name in tables if name != baseline for measure in tested] if baseline else []
     compared: dict[tuple[str, str], Difference] = {}

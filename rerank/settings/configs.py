@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,39 +21,25 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     Paths in ``extends`` are relative to the file. The key ``base`` of an experiment may extend a training file.
     """
     path = Path(path)
-    content = _parse(path, _read(path))
-    shared = content.get("base")
-    if isinstance(shared, dict) and "extends" in shared:
-        base = read_config(_extended(path, shared.pop("extends"), extending), [*extending, path.resolve()])
-        content["base"] = _merge_file(base, shared, path)
+    content, files = _parse(path), [*extending, path.resolve()]
+    if isinstance(shared := content.get("base"), dict) and "extends" in shared:
+        content["base"] = _extended(shared, path, files)
+    return _extended(content, path, files)
+
+
+def _extended(content: Settings, path: Path, files: Sequence[Path]) -> Settings:
+    """Merge settings over the file that their key ``extends`` names, if any."""
     if "extends" not in content:
         return _merge_file({}, content, path)
-    other = _extended(path, content.pop("extends"), extending)
-    return _merge_file(read_config(other, [*extending, path.resolve()]), content, path)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: no such file") from error
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from error
-
-
-def _extended(path: Path, name: Any, extending: Sequence[Path]) -> Path:
-    if not isinstance(name, str) or not name:
+    name = content.pop("extends")
+    if not isinstance(name, str):
         raise UserError(f"{path}: extends: expected the path of one file, not {name!r}")
-    other = path.parent / name
-    try:
-        found = other.exists()
-    except (OSError, ValueError):  # names that no file can have
-        found = False
-    if not found:
-        raise UserError(f"{path}: extends: no such file {other}; paths are relative to the file that has them")
-    if other.resolve() in [*extending, path.resolve()]:
+    other = path.parent / expand_home(name)
+    if other.resolve() in files:
         raise UserError(f"{path}: extends: {other} extends this file in turn; remove one of the two")
-    return other
+    if not other.is_file():
+        raise UserError(f"{path}: extends: no such file {other}; paths are relative to the file that has them")
+    return _merge_file(read_config(other, files), content, path)
 
 
 def join_configs(argv: Sequence[str], command: str) -> list[str]:
@@ -68,7 +55,7 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
     for word in remaining:
         option, equals, value = word.partition("=")
         if option != "--config":
-            words.append(word)
+            words.append(re.sub(r"^(--[^=]+=)~(?=/)", lambda match: match[1] + str(Path.home()), word))
             continue
         path = value if equals else next(remaining, "")
         if not path:
@@ -138,7 +125,14 @@ def _copy(value: Any) -> Any:
     """Copy deeply, without branches that YAML's aliases share."""
     if isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return expand_home(value) if isinstance(value, str) else value
+
+
+def expand_home(text: str) -> str:
+    """Expand ``~/`` at the start of a path, also behind a prefix (``beir:~/scifact``)."""
+    return re.sub(r"^((?:\w+:)?)~(?=/)", lambda match: match[1] + str(Path.home()), text)
 
 
 def _leaves(
@@ -153,37 +147,32 @@ def _leaves(
             yield way, value
 
 
-def _parse(path: Path, content: bytes) -> Settings:
+def _parse(path: Path) -> Settings:
     import yaml
     from jsonargparse import get_loader
 
+    class Unique(yaml.SafeLoader):
+        """Refuses a repeated key, of which YAML would silently take the last."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = [(key.tag, str(key.value)) for key, _ in node.value]
+            if repeated := next((i for i, key in enumerate(keys) if key in keys[:i] and key[1] != "<<"), None):
+                mark = node.value[repeated][0].start_mark
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{keys[repeated][1]} is there twice", problem_mark=mark
+                )
+            return super().construct_mapping(node, deep)
+
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file")
     try:
-        text = content.decode()
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        text = path.read_text(encoding="utf-8")
+        yaml.load(text, Unique)
         settings = get_loader("yaml")(text)  # as the parser reads options: 1e-3 is a number
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or one_line(error)
-        raise UserError(f"{path}{f':{mark.line + 1}' if mark else ''}: not YAML: {problem}") from error
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: not YAML: {one_line(error)[:200]}") from error
+    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{path}{line}: not YAML: {problem or one_line(error)[:200]}") from error
     if not isinstance(settings, dict):
         raise UserError(f"{path}: a configuration is a mapping of keys to values")
-    _check_keys_once(path, node, set())
     return settings
-
-
-def _check_keys_once(path: Path, node: Any, done: set[int]) -> None:
-    """Raise an error for a repeated key, of which YAML would silently take the last."""
-    if not isinstance(node.value, list) or id(node) in done:  # aliases lead to the same node
-        return
-    done.add(id(node))
-    keys = set[str]()
-    for item in node.value:
-        if isinstance(item, tuple):
-            key, item = item
-            if isinstance(key.value, str) and key.value in keys and key.value != "<<":
-                raise UserError(f"{path}:{key.start_mark.line + 1}: {key.value} is there twice; keep one")
-            if isinstance(key.value, str):
-                keys.add(key.value)
-        _check_keys_once(path, item, done)

@@ -111,11 +111,3 @@ def test_compare_runs_fails_before_scoring(files: Path) -> None:
     (files / "other.trec").write_text("x1 Q0 d1 1 2.5 tag\n")
     with pytest.raises(UserError, match=r"other\.trec: none of its 1 queries \(such as 'x1'\)"):
         compare_runs(qrels, [*runs, str(files / "other.trec")], "AP")
-
-
-def test_tables_of_other_queries_are_not_compared() -> None:
-    here, there = evaluate({}, {"q": {"d": 1}}, "AP"), evaluate({}, {"r": {"d": 1}}, "AP")
-    with pytest.raises(UserError, match="b: scored in other measures or on other queries than a"):
-        compare({"a": here, "b": there})
-    with pytest.raises(UserError, match="baseline 'c': no such run"):
-        compare({"a": here}, "c")

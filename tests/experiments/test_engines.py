@@ -17,7 +17,6 @@ from rerank.commands.cli import main
 from tests.builders import write_folds
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
-from tests.forked import python
 
 SHARES = 3
 
@@ -119,14 +118,6 @@ def test_experiment_refuses_invalid_engines(
     assert main(["experiment", "--config", str(write_config(tmp_path)), *words]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "here").exists()
-
-
-def test_ray_is_imported_only_if_it_is_asked_for(here: Path, tmp_path: Path) -> None:
-    words = ["experiment", f"--config={here / 'experiment.yaml'}", f"--output={tmp_path / 'out'}"]
-    code = f"import sys; from rerank.commands.cli import main; assert main([*{words!r}, '--dry-run']) == 0; "
-    code += f"assert 'ray' not in sys.modules; sys.modules['ray'] = None; sys.exit(main([*{words!r}, '--engine=ray']))"
-    said = python(code, ends=2).stderr
-    assert said.endswith("rerank: error: engine: Ray is not installed; pip install 'rerank-direct[ray]'\n")
 
 
 @pytest.mark.slow

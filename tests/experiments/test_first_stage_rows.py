@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rerank
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
 from rerank.lists.view import Lists
@@ -56,3 +57,14 @@ def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]
+
+
+def test_first_stage_row_breaks_ties_as_evaluate_does(tmp_path: Path) -> None:
+    make_model(tmp_path / "model")
+    frame = make_lists(tmp_path / "made").to_dataframe()
+    Lists.from_dataframe(frame.assign(bm25=frame.bm25 // 4)).save(tmp_path / "lists")
+    assert experiment([write_config(tmp_path)]) == 0
+    table = json.loads((tmp_path / "out" / "results.json").read_text())["table"]
+    found = rerank.evaluate(Lists.open(tmp_path / "lists").to_rerank(4), ["bm25"], "nDCG AP")
+    for measure in ("nDCG", "AP"):
+        assert table["first stage"]["values"][measure]["mean"] == pytest.approx(found["bm25", measure])
