@@ -41,7 +41,7 @@ Precision = Literal["auto", "bf16", "fp32"]
 
 
 def run_demo(output: Path, ask: str | None = None, precision: Precision = "auto") -> None:
-    """Train and print the table, unless done before; or answer a question."""
+    """Train and print the table, reusing completed steps; or answer a question."""
     with _only_own_messages():
         if ask is None or not (output / "model" / "best").is_dir():
             _build(output, precision)
@@ -89,7 +89,7 @@ def _build(output: Path, precision: Precision) -> None:
 
 
 def _lists(output: Path) -> tuple[Lists, Lists]:
-    """BM25's candidates of training and test questions, which share neither module nor sentence."""
+    """Retrieve candidates of training and test questions, which share neither module nor sentence."""
     folder, demo = output / "lists", DemoCollection()
     asked: dict[bool, list[Query]] = {True: [], False: []}
     for query in demo.queries():

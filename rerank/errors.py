@@ -1,4 +1,4 @@
-"""Errors that the user can fix, said in one line."""
+"""Errors that the user can fix, with messages of one line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 class UserError(ValueError):
     """An error that the user can fix; the command line prints it as one line and exits with code 2.
 
-    The message says what is wrong, where (``file:line`` or the key), and what would be right. From Python it is caught
-    as a ValueError.
+    The message gives the place (``file:line`` or the option), the fault, and the remedy. In Python it is a ValueError.
 
     >>> import rerank
     >>> try:
@@ -24,7 +23,7 @@ class UserError(ValueError):
 
 
 class NotFoundError(UserError, FileNotFoundError):
-    """A file or folder that is not there; from Python it is caught as a FileNotFoundError, too.
+    """A missing file or folder; in Python it is a FileNotFoundError, too.
 
     >>> try:
     ...     raise NotFoundError("runs/x: no such folder")
@@ -35,7 +34,7 @@ class NotFoundError(UserError, FileNotFoundError):
 
 
 def one_line(error: object) -> str:
-    r"""What a library's error says, on one line.
+    r"""Put the message of a library's error on one line.
 
     >>> one_line(ValueError("Couldn't deserialize thrift:\nInvalid data\n"))
     "Couldn't deserialize thrift: Invalid data"
@@ -44,7 +43,7 @@ def one_line(error: object) -> str:
 
 
 def needed(what: str, package: str, extra: str) -> Any:
-    """An optional package; refused with the extra that brings it where it is not installed."""
+    """Import an optional package; if it is not installed, the error names the extra that installs it."""
     try:
         return import_module(package)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""How objects show themselves in notebooks, and texts in Markdown."""
+"""HTML of objects in notebooks, and texts in Markdown."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ROWS = 10
-"""Rows that are shown."""
+"""Largest number of rows to show."""
 
 _MARKDOWN = re.compile(r"[|`*\\~]|(?<!\w)_|_(?!\w)|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<=\])[(\[]")
-"""What would be a tag, an entity, a link or emphasis, and not a sign such as in ``<0.0001``."""
+"""Start of a tag, an entity, a link or emphasis, but not a sign such as in ``<0.0001``."""
 
 _SIGNS = {"&": "&amp;", "<": "&lt;"}
 
 
 def in_markdown(text: str) -> str:
-    r"""A text as Markdown shows it, whatever it holds.
+    r"""Escape a text for Markdown.
 
     >>> in_markdown("a|b <script> p < 0.05")
     'a\\|b &lt;script> p < 0.05'
@@ -28,7 +28,7 @@ def in_markdown(text: str) -> str:
 
 
 def shown(title: str, frame: pd.DataFrame) -> str:
-    """A line and the first rows of a table, long texts cut."""
+    """Render a title and the first rows of a table, with long texts cut."""
     import pandas as pd
 
     left = len(frame) - ROWS

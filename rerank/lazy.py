@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use, so that importing the package stays cheap (PEP 562)."""
+"""Import names of a package at their first use, so that importing the package stays cheap (PEP 562)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's ``__getattr__`` and ``__dir__``: a name is imported from its home, a module of it, and kept there."""
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are defined in the given modules of it."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -21,15 +21,14 @@ from rerank.scoring.questions import Question, scores_of
 
 
 class RerankTransformer(pt.Transformer):
-    """Scores the documents of each query anew and ranks them.
+    """A PyTerrier transformer that scores the documents of each query and sorts them.
 
-    Takes the columns ``qid``, ``query``, ``docno`` and the text; sets ``score`` (raw, float32) and ``rank`` (from 0),
-    leaves every other column as it is, and returns queries in the order in which they came, their documents best
-    first. Ties keep the order of the ranking that came in.
+    Reads the columns ``qid``, ``query``, ``docno`` and the text; sets ``score`` (raw, float32) and ``rank`` (from 0),
+    and keeps all others. Queries keep their order, documents are sorted best first, and ties keep the incoming order.
 
-    A ranker, and a model that starts from columns (``CrossEncoder(start="bm25")``), takes them from the columns of
-    these names; where it reads one alone and the results have none of its name, it is the ``score`` that comes in. Its
-    z is that of the results that come in, so let as many come as the model was trained with (100), and cut afterwards.
+    An interpolated ranker, and a model that starts from columns (``CrossEncoder(start="bm25")``), reads result columns
+    with these names. If it reads only one and the results lack it, the incoming ``score`` is used. Its z-scores are
+    those of the incoming results, so rerank as many as the model was trained with (100), and cut afterwards.
 
     Args:
         model: a trained cross-encoder, a ranker, or the folder of one, such as ``runs/x/best``.

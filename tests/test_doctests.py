@@ -30,6 +30,7 @@ SHOWN_ELSEWHERE = {
     "auto": "docs/auto.md; tests/tasks",
     "Selection": "docs/auto.md; tests/tasks",
     "Decoder": "docs/decoders.md; tests/models/text",
+    "Training": "the example of train",
     **dict.fromkeys(rerank.losses._MODULES["shorthands"], "the example of their module"),
 }
 """Names whose example would need Java, a network, weights, an extra or minutes, and where they are shown."""

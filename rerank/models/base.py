@@ -1,4 +1,4 @@
-"""What a model is and what it reads; without torch, so that help and configurations load fast."""
+"""Base classes of models and their inputs; without torch, so that help and configurations load fast."""
 
 from __future__ import annotations
 
@@ -26,25 +26,27 @@ if TYPE_CHECKING:
 
 
 FRESH_SEED = 42
-"""Draws fresh weights before any training does, so that every score can be had again."""
+"""Seed of the weights of models that are not trained, so that their scores are reproducible."""
 
 
 class Inputs(ABC):
-    """The lists of a store in the form that one model reads, addressed by rows of candidates."""
+    """Lists in the form that a model reads, addressed by rows of candidates.
 
-    beside: Callable[[Array], Tensor] | None = None
-    """What scores of ``[n]`` rows need besides their chunks, ``[n, ...]``, for ``Scorer.joined``; None for nothing."""
+    Attributes:
+        first_stage_scores: function from ``[n]`` rows to ``[n, …]`` scores for :meth:`Scorer.add_first_stage`, if any.
+        listwise: True if the score of a candidate depends on the others of its list.
+    """
 
-    by_list: bool = False
-    """Whether the score of a candidate depends on the others of its list."""
+    first_stage_scores: Callable[[Array], Tensor] | None = None
+    listwise: bool = False
 
     @abstractmethod
     def lengths(self, rows: Array) -> Array:
-        """Cost of each candidate in rows of the model's matrix products (tokens; 1 for feature vectors), ``[n]``."""
+        """Return the cost of each candidate in rows of matrix products (tokens; 1 for feature vectors), ``[n]``."""
 
     @abstractmethod
     def collate(self, rows: Array, starts: Array) -> dict[str, Tensor]:
-        """The model's input for some candidates.
+        """Make the model's input for some candidates.
 
         Args:
             rows: ``[n]`` rows of the candidates in the store, list after list.
@@ -56,53 +58,51 @@ class Inputs(ABC):
         return np.arange(len(rows))
 
     def to(self, device: Device) -> None:  # noqa: B027
-        """Move what is held of the lists to where the model is now."""
+        """Move tensors to the device of the model."""
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """Positions of the candidates that go through the model together, every one once, the largest first."""
+        """Cut candidates into chunks that are scored together, the largest first."""
         return pack(self.lengths(rows), budget)
 
 
 class Model(Described, ABC):
-    """What a run saves in ``best/``: a network that scores, or trees."""
+    """A model that scores lists.
+
+    Attributes:
+        columns: names of the columns that the model reads in addition to texts, of single numbers or of z-scores.
+        calibration: conversion of its scores to probabilities, if ``rerank.load`` has found one.
+        remembered: entries of ``rerank.json`` about its training lists, which ``save`` passes on.
+    """
 
     columns: Sequence[str] = ()
-    """What it reads of every candidate besides texts: names of columns, of one number of theirs, or of their z."""
+    calibration: Calibration | None = None
+    remembered: Mapping[str, Any] = {}
 
     @abstractmethod
     def predict(self, lists: Any, /) -> Array:
-        """Scores of every candidate of lists, ``[T]`` float32, in their order.
-
-        An untrained model scores with weights drawn with seed 42, and a warning says so.
-        """
-
-    calibration: Calibration | None = None
-    """What makes probabilities of its scores; None where it was not calibrated, or was not read by ``rerank.load``."""
-
-    remembered: Mapping[str, Any] = {}
-    """What ``rerank.load`` read in its contract of the lists of its training, which ``save`` passes on."""
+        """Score every candidate of lists: ``[T]`` float32, in their order."""
 
     def probabilities(self, lists: Any, /) -> Array:
-        """Probabilities of relevance, ``[n]`` float64, of whatever :meth:`predict` scores, in the same order."""
+        """Compute probabilities of relevance, ``[n]`` float64, of everything that :meth:`predict` scores."""
         if self.calibration is None:
-            way = "rerank calibrate --model FOLDER --lists VALIDATION does that, and rerank.load(FOLDER) reads it"
+            way = "run `rerank calibrate --model FOLDER --lists VALIDATION` and load it with rerank.load(FOLDER)"
             raise UserError(f"probabilities: the model is not calibrated; {way}")
         return self.calibration(self.predict(lists))
 
     def check(self, lists: Any) -> None:
-        """Refuse lists that lack what the model reads of them, before any work is done."""
+        """Validate that lists have the columns that the model reads."""
         return
 
     def completed(self, lists: Any) -> Any:
-        """Lists with what the model reads of them and can compute itself."""
+        """Add columns that the model reads and can compute itself."""
         return lists
 
     def untrained(self) -> str:
-        """What of the model is as it was drawn, and what its scores are then; empty for one that was trained."""
+        """Describe randomly initialised weights; empty if the model is trained."""
         return ""
 
     def warn_if_untrained(self) -> None:
-        """Say so, once for each model, where its scores are those of random weights."""
+        """Warn, once per model, if scores come from random weights."""
         if what := self.untrained():
             warn_once(f"{what}; a trained model is rerank.train(…).model")
 
@@ -117,11 +117,11 @@ class Model(Described, ABC):
 
     @abstractmethod
     def contract(self) -> dict[str, Any]:
-        """What an input looks like (tokenizer, lengths, head; features, normalisers); saved as ``rerank.json``."""
+        """Return the description of inputs (lengths, head; features, normalisers) that ``rerank.json`` holds."""
 
 
 class RanksTexts(ABC):
-    """What ranks texts from Python."""
+    """A model that ranks texts."""
 
     calibration: Calibration | None
 
@@ -133,7 +133,7 @@ class RanksTexts(ABC):
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
     ) -> Array:
-        """Scores of documents for a query, ``[n]`` float32; see :meth:`rank`."""
+        """Score documents for a query: ``[n]`` float32; see :meth:`rank`."""
 
     def rank(
         self,
@@ -144,22 +144,21 @@ class RanksTexts(ABC):
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, where asked for, ``text``.
+        """Rank documents for a query, best first: ``corpus_id``, ``score`` and, on request, ``text``.
 
-        Those of a calibrated model have a ``probability``, too.
+        Calibrated models add a ``probability``.
 
         Args:
             query: the query.
-            documents: the documents; with ``columns`` in the order of the first stage, all that it found.
-            top_k: how many to return; None for all.
-            return_documents: whether their texts are returned, too.
-            columns: for a model that starts from columns, or a mix of them, the first stage's scores of these
-                documents, ``{"bm25": [12.1, …]}``; None or NaN where it has none. A mix computes cosines itself.
-            instruction: what the model is told to look for, if its template has a place for it; None for its own.
+            documents: the documents; with ``columns`` all that the first stage found, in its order.
+            top_k: number of documents to return; defaults to all.
+            return_documents: return texts, too.
+            columns: first-stage scores of these documents, ``{"bm25": [12.1, …]}``, for a model that starts from
+                columns or is interpolated with them; None or NaN if there is no score. Cosines are computed if missing.
+            instruction: instruction for the model, if its template has a place for one; defaults to the model's.
 
         Raises:
-            UserError: a column that is needed is missing, or has not a number for every document; or the model that is
-                mixed reads no texts.
+            UserError: a column is missing or does not have a number for every document, or the model reads no texts.
         """
         check_value("top_k", top_k, Count | None)
         if not isinstance(documents, Sequence) or isinstance(documents, str):

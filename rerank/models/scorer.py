@@ -1,4 +1,4 @@
-"""A network as the trainer and the scoring loop need it, and scoring pairs and lists without a graph."""
+"""Base of networks that score candidates, and scoring without a graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rerank.storage.arrow import Array, list_numbers, starts_of
 ON_A_CPU = 2048
 """Tokens of a forward pass on a CPU: enough for a core's products, few enough for its cache."""
 
-ALONE = RLock()
+SCORING_LOCK = RLock()
 """Held while a model scores, so that other threads wait: scoring takes all cores and sets the model to evaluation, and
 tokenizers have settings."""
 
@@ -61,7 +61,7 @@ def score_candidates(
     Raises:
         Stopped: a signal came during a training run, which can resume from its checkpoint.
     """
-    with ALONE, exact_float32():
+    with SCORING_LOCK, exact_float32():
         device = next(scorer.parameters()).device
         precision, _ = resolve(precision, device, scorer.bf16)
         of = list_numbers(len(rows), starts)
@@ -93,10 +93,10 @@ def score_candidates(
         finally:
             scorer.train(training)
         scores = scores[same]
-        if inputs.beside is not None:
+        if inputs.first_stage_scores is not None:
             with torch.inference_mode():
-                beside = inputs.beside(rows).to(device)
-                scores = scorer.joined(torch.from_numpy(scores).to(device), beside).cpu().numpy()
+                first_stage = inputs.first_stage_scores(rows).to(device)
+                scores = scorer.add_first_stage(torch.from_numpy(scores).to(device), first_stage).cpu().numpy()
         if wrong := int((~np.isfinite(scores)).sum()):
             wider = "" if precision == "fp32" else ", or set precision to fp32"
             raise UserError(
@@ -159,17 +159,17 @@ def _smaller(budget: int, costs: Array, device: torch.device) -> int:
 
 
 def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) -> Array:
-    """Scores of every candidate of the lists, ``[T]`` float32; options as for :func:`score_candidates`."""
+    """Score every candidate of lists: ``[T]`` float32; options are those of :func:`score_candidates`."""
     return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]
 
 
 def score_whole(scorer: Scorer, lists: Lists, inputs: Inputs | None = None, **options: Any) -> Array:
-    """As :func:`score_lists`, but documents that were added to lists change nothing for the others."""
+    """Score lists like :func:`score_lists`; added documents do not change the scores of the others."""
     read = scorer.inputs(lists) if inputs is None else inputs
     scores = score_candidates(scorer, read, lists.row_numbers, lists.offsets[:-1], **options)
     visible = ~lists.store.added_rows[lists.row_numbers]
-    by_list = read.by_list or bool(getattr(scorer, "normalisers", ()))
-    if inputs is None and by_list and not visible.all():  # again, without what was added
+    listwise = read.listwise or bool(getattr(scorer, "normalisers", ()))
+    if inputs is None and listwise and not visible.all():  # again, without what was added
         retrieved = (lists.store.ends - lists.store.added)[lists.queries] - lists.starts
         shown = replace(lists, lengths=np.minimum(lists.lengths, retrieved))
         scores[visible] = score_lists(scorer, scorer.inputs(shown), shown, **options | {"progress": None})
@@ -180,20 +180,20 @@ class Scorer(Model, nn.Module):
     """A network that scores the candidates of lists."""
 
     bf16: ClassVar[bool] = True
-    """Whether ``precision: auto`` may choose bf16."""
+    """True if ``precision: auto`` may choose bf16."""
 
     @property
-    def whole_batches(self) -> bool:
-        """Whether one process has to take a whole batch: batch norm normalises a document by those beside it."""
+    def uses_batch_norm(self) -> bool:
+        """True if the network has batch norm, so that one process has to take a whole batch."""
         return any(isinstance(module, nn.BatchNorm1d) for module in self.modules())
 
     @property
     def budget(self) -> int:
-        """Default number of rows of its matrix products (padded tokens, feature vectors) per forward pass."""
+        """Default number of rows of matrix products (padded tokens, feature vectors) per forward pass."""
         return ON_A_CPU if next(self.parameters()).device.type == "cpu" else 8192
 
     def prepare(self, train: Lists, seed: int) -> None:
-        """Fit what depends on the training lists (normalisers, widths), and draw fresh weights, by the seed alone."""
+        """Fit normalisers and widths to the training lists, and initialise new weights from the seed."""
 
     @abstractmethod
     def inputs(self, lists: Lists) -> Inputs:
@@ -201,36 +201,36 @@ class Scorer(Model, nn.Module):
 
     @abstractmethod
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores of a collated batch: ``[n]`` float32."""
+        """Score a collated batch: ``[n]`` float32."""
 
     def predict(self, lists: Lists, budget: int | None = None) -> Array:
-        """Scores of every candidate of lists, ``[T]`` float32, in their order.
+        """Score every candidate of lists: ``[T]`` float32, in their order.
 
         Args:
             lists: the lists.
-            budget: rows of its matrix products (padded tokens, feature vectors) per forward pass; None for its own.
+            budget: rows of matrix products (padded tokens, feature vectors) per forward pass; defaults to the model's.
 
         Raises:
             UserError: lists that lack what the model reads.
         """
         check_value("budget", budget, Count | None)
         self.warn_if_untrained()
-        with ALONE:
+        with SCORING_LOCK:
             return score_whole(self, lists, budget=budget)
 
-    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
-        """The final scores, from those of all chunks; called if its inputs have something ``beside``."""
-        raise NotImplementedError(f"{type(self).__name__}: its inputs have something beside, which it does not add")
+    def add_first_stage(self, scores: Tensor, first_stage: Tensor) -> Tensor:
+        """Add first-stage scores to the scores of all chunks; called if the inputs have any."""
+        raise NotImplementedError
 
     def logged(self) -> dict[str, Any]:
-        """What to log of the model with every validation, beside the measures."""
+        """Return values to log at every validation, in addition to the measures."""
         return {}
 
     def score_biases(self) -> list[nn.Parameter]:
-        """Give the bias that shifts all scores alike: that of the last layer, if it is linear with one output."""
+        """Return the bias that shifts all scores alike: the last layer's, if it is linear with one output."""
         last = [module for module in self.modules() if isinstance(module, nn.Linear)][-1:]
         return [layer.bias for layer in last if layer.out_features == 1 and layer.bias is not None]
 
     @abstractmethod
     def head_parameters(self) -> set[str]:
-        """Names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""
+        """Return the names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""

@@ -150,7 +150,7 @@ class GradientAccumulator:
     def _share(self, lists: list[ListSample]) -> list[ListSample]:
         """Select the lists of this process, divided by cost; one process takes all of them under batch norm."""
         process, processes = self.accelerator.process_index, self.accelerator.num_processes
-        if self.scorer.whole_batches:
+        if self.scorer.uses_batch_norm:
             return lists if process == 0 else []
         if processes == 1:
             return lists

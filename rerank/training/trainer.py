@@ -130,7 +130,7 @@ class Trainer:
         log.info("precision %s (%s)", self.precision, why)
         skipped = len(train) - len(self.usable)
         log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
-        if self.model.whole_batches and self.accelerator.num_processes > 1:
+        if self.model.uses_batch_norm and self.accelerator.num_processes > 1:
             log.info("one process trains, because batch norm is over a whole batch; start one process")
         if (left_out := self.batches.left_out) is not None:
             log.info("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))

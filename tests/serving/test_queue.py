@@ -1,6 +1,6 @@
 """Requests that wait: bounded in number and time, and finished before the service ends.
 
-A test that holds ``ALONE`` holds the thread that scores, so that what waits is known.
+A test that holds ``SCORING_LOCK`` holds the thread that scores, so that what waits is known.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rerank.commands.cli import main
-from rerank.models.scorer import ALONE
+from rerank.models.scorer import SCORING_LOCK
 from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
 from tests.serving.client import PATIENCE, process, read_all, thread
@@ -44,7 +44,7 @@ def test_full_queue_refuses_requests(rankers: dict[str, Ranker]) -> None:
 
 def test_timed_out_requests_leave_the_queue(rankers: dict[str, Ranker]) -> None:
     with thread(rankers, Limits(timeout=2.0)) as client, ThreadPoolExecutor(3) as pool:
-        with ALONE:
+        with SCORING_LOCK:
             told = [pool.submit(client.ask, GOOD) for _ in range(3)]
             for one in told:
                 status, answer = one.result()
@@ -55,7 +55,7 @@ def test_timed_out_requests_leave_the_queue(rankers: dict[str, Ranker]) -> None:
 
 def test_vanished_clients_are_not_scored(rankers: dict[str, Ranker]) -> None:
     with thread(rankers, Limits()) as client:
-        with ALONE:
+        with SCORING_LOCK:
             for _ in range(3):
                 connection, rest = client.half(BODY)
                 connection.sendall(rest)

@@ -25,7 +25,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, RanksTexts, drawn_from
 from rerank.models.card import make_card, with_mix
 from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
-from rerank.models.scorer import ALONE, Scorer, score_candidates
+from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
 from rerank.models.text.network import (
     knows_types,
@@ -267,7 +267,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.check(lists)
         inputs = self.text_inputs(lists)
         if self.start.columns:
-            inputs.beside = partial(self.start.of_lists, lists)
+            inputs.first_stage_scores = partial(self.start.of_lists, lists)
         return inputs
 
     def text_inputs(self, lists: Lists) -> Inputs:
@@ -330,9 +330,9 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
 
     forward = score
 
-    def joined(self, scores: Tensor, beside: Tensor) -> Tensor:
+    def add_first_stage(self, scores: Tensor, first_stage: Tensor) -> Tensor:
         """Compute ``w · z + text`` in float32, of ``[n]`` scores of the text part and ``[n, C]`` z."""
-        return scores.float() + self.start(beside)
+        return scores.float() + self.start(first_stage)
 
     def predict(
         self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, instruction: str | None = None
@@ -378,7 +378,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         check_value("budget", budget, Count | None)
         queries, documents = _sides(pairs)
         self.warn_if_untrained()
-        with ALONE:
+        with SCORING_LOCK:
             each = [instructions] * len(queries) if isinstance(instructions, str) else instructions or ()
             inputs, rows = self.pair_inputs(queries, documents, each), np.arange(len(queries))
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
@@ -400,7 +400,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         """Add the columns of one list's candidates to the scores of their texts, ``[n]``, best candidate first."""
         with torch.inference_mode():
             z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
-            return self.joined(torch.from_numpy(text).to(z.device), z).cpu().numpy()
+            return self.add_first_stage(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
     def save(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.

@@ -18,9 +18,9 @@ class SelfAttention(FeatureNetwork):
     """A Transformer encoder over the documents of a list (Pobrotyn et al. 2020), without positions.
 
     A linear layer, ``blocks`` encoder blocks (layer norm first), layer norm, a linear score. The order of the documents
-    does not matter; lists do not see each other, nor padding. Matrices are drawn as in the authors' code (Xavier,
-    uniform), each by itself. The defaults are those of NeuralNDCG's paper for WEB30K
-    (2 blocks, 1 head, hidden 384, first layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
+    does not matter; lists see neither each other nor padding. Matrices are initialised separately, as in the authors'
+    code (Xavier, uniform). The defaults are those of NeuralNDCG's paper for WEB30K (2 blocks, 1 head, hidden 384, first
+    layer 96; 128 for Istella), which puts Tanh on the output for its own loss.
 
     >>> SelfAttention(columns=["bm25"], hidden=16)
     SelfAttention(hidden=16, columns=['bm25'])
@@ -42,15 +42,15 @@ class SelfAttention(FeatureNetwork):
         """Describe the network.
 
         Args:
-            width: of the first layer and between the blocks.
-            hidden: of each block's feed-forward layer.
+            width: width of the first layer and between the blocks.
+            hidden: width of each block's feed-forward layer.
             blocks: number of encoder blocks.
-            heads: attention heads per block.
-            dropout: rate in the blocks.
+            heads: number of attention heads per block.
+            dropout: dropout rate in the blocks.
             output: activation of the score.
-            normalise: what is done to the features first, in this order.
-            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                None is ``features``, what feature files are parsed to.
+            normalise: normalisers of the features, in this order.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
         """
         if width % heads:
             raise UserError(f"model.width {width} must be a multiple of model.heads {heads}")
@@ -70,7 +70,7 @@ class SelfAttention(FeatureNetwork):
         self.encoder = nn.TransformerEncoder(block, s["blocks"], nn.LayerNorm(width), enable_nested_tensor=False)
         output = [] if s["output"] == "none" else [ACTIVATIONS[s["output"]]()]
         self.last = nn.Sequential(nn.Linear(width, 1), *output)
-        for name, parameter in self.named_parameters():  # blocks are copies of one another until they are drawn
+        for name, parameter in self.named_parameters():  # blocks are copies of one another before
             if parameter.dim() > 1:
                 # queries, keys and values have a matrix each in the authors' code
                 for matrix in parameter.data.chunk(3 if name.endswith("in_proj_weight") else 1):

@@ -125,7 +125,8 @@ class Trees(Model):
 
     def _params(self, *others: str) -> dict[str, Any]:
         """Select the settings that go to the library under their own names: all but the others."""
-        return {name: value for name, value in self.settings.items() if name not in others}
+        own = {name: value for name, value in self.settings.items() if name not in ("params", *others)}
+        return own | (self.settings["params"] or {})
 
     def _threads(self, rows: int) -> int:
         """Choose the number of threads for a number of documents.

@@ -110,7 +110,7 @@ def check_known(lists: Lists, names: Sequence[str], values: Array) -> None:
 class ListInputs(FeatureInputs):
     """Inputs of models that read whole lists."""
 
-    by_list = True
+    listwise = True
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Pack whole lists of similar length."""

@@ -19,8 +19,8 @@ class LightGBM(Trees):
     r"""LambdaMART by LightGBM (Ke et al. 2017), or one of our losses.
 
     Without a ``loss`` in the configuration LightGBM's objective ``lambdarank`` is trained: every pair of documents of
-    unequal grades, of which at least one is within the first ``truncation_level`` ranks, pulls them apart with the
-    change of nDCG that swapping them would make,
+    unequal grades, of which at least one is within the first ``lambdarank_truncation_level`` ranks, pulls them apart
+    with the change of nDCG that swapping them would make,
 
     .. math:: \lambda_{ij} = \frac{|G_i - G_j|\,|D(\bar o_i) - D(\bar o_j)|}{\mathrm{IDCG}\,(0.01 + |s_i - s_j|)}
         \cdot \frac{1}{1 + e^{s_i - s_j}}
@@ -49,38 +49,32 @@ class LightGBM(Trees):
         num_leaves: Several = 31,
         min_data_in_leaf: CountOrZero = 20,
         min_sum_hessian_in_leaf: NotNegative = 1e-3,
-        lambda_l2: NotNegative = 0.0,
         feature_fraction: Portion = 1.0,
         bagging_fraction: Portion = 1.0,
-        max_bin: Several = 255,
-        truncation_level: Count = 30,
         threads: Count | None = None,
         columns: list[str] | None = None,
+        params: dict[str, Any] | None = None,
     ) -> None:
         """Set LightGBM's parameters, under its names.
 
         Args:
-            trees: the largest number of trees; the training's ``patience`` may stop earlier, and the best number is
-                kept.
-            learning_rate: what a tree's values are multiplied by.
-            num_leaves: the largest number of leaves of a tree.
-            min_data_in_leaf: documents in a leaf at least.
-            min_sum_hessian_in_leaf: sum of the Hessians in a leaf at least; losses of ours have 1 a document.
-            lambda_l2: added to that sum where a leaf's value is divided by it.
+            trees: largest number of trees; training with ``patience`` may stop earlier, and the best number is kept.
+            learning_rate: factor of a tree's values.
+            num_leaves: largest number of leaves of a tree.
+            min_data_in_leaf: smallest number of documents in a leaf.
+            min_sum_hessian_in_leaf: smallest sum of Hessians in a leaf; our losses have 1 per document.
             feature_fraction: share of the features, drawn for every tree.
             bagging_fraction: share of the documents, drawn for every tree.
-            max_bin: the largest number of distinct values to which a feature is rounded.
-            truncation_level: ranks from which LambdaMART takes pairs; a little more than the monitor's cut-off is
-                enough.
-            threads: threads; None takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
-            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                None is ``features``, what feature files are parsed to.
+            threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
+                of cores.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
+            params: other parameters of LightGBM by name, such as ``lambda_l2`` or ``lambdarank_truncation_level`` (30).
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        params = self._params("trees", "threads", "truncation_level")
-        params |= {
+        params = self._params("trees", "threads") | {
             "objective": "none" if own else "lambdarank",
             "metric": "None",
             "num_threads": self._threads(train.size),
@@ -96,7 +90,6 @@ class LightGBM(Trees):
                     f"--model LightGBM: a training list has {longest:,} documents, LambdaMART takes {LONGEST:,}; "
                     "give --loss LambdaLoss, or store lists with a smaller --depth"
                 )
-            params["lambdarank_truncation_level"] = self.settings["truncation_level"]
             top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
             params["label_gain"] = [2**y - 1 if gain == "exp-log2" else y for y in range(top + 1)]
         data = self._data(train, params)

@@ -35,8 +35,8 @@ class MLP(FeatureNetwork):
     """A feed-forward network that scores each document by its own features.
 
     Batch norm sees the documents of one forward pass, never padding. Their number follows from ``batch_size`` (or
-    ``micro_batch_size``) and ``token_budget``: with batch norm, and only with it, these change what is learned. The
-    number of processes does not, as one of them takes the whole batch.
+    ``micro_batch_size``) and ``token_budget``, so only with batch norm do these change the result. The number of
+    processes does not, as one of them takes the whole batch.
 
     >>> MLP(hidden=[16, 8], columns=["bm25", "splade"])
     MLP(hidden=[16, 8], columns=['bm25', 'splade'])
@@ -60,16 +60,16 @@ class MLP(FeatureNetwork):
         Args:
             preset: a network of a paper: 1024 (SmoothI), R5, CE5, R4.L, CE4.L (Yu), B64 to B2048 (Bruch) or linear;
                 the other arguments override it.
-            hidden: width of every hidden layer; None is [1024].
-            activation: of the hidden layers; None is relu.
-            batch_norm: before or after the activation of every hidden layer; None is none.
-            input_norm: batch norm over the input; None is no.
-            output: activation of the score; None is none.
+            hidden: width of every hidden layer; defaults to [1024].
+            activation: activation of the hidden layers; defaults to relu.
+            batch_norm: place relative to the activation of every hidden layer; defaults to none.
+            input_norm: batch norm over the input; defaults to no.
+            output: activation of the score; defaults to none.
             momentum: weight of a batch in batch norm's running statistics (one minus TensorFlow's momentum).
-            dropout: rate behind every hidden layer.
+            dropout: dropout rate after every hidden layer.
             normalise: normalisers of the features, in this order.
-            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                None is ``features``, what feature files are parsed to.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
         """
         if preset is not None and preset not in PRESETS:
             raise UserError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
@@ -80,9 +80,9 @@ class MLP(FeatureNetwork):
 
     @property
     def budget(self) -> int:
-        """On a CPU, what keeps hidden vectors in its cache, which halves a step; but batch norm sees a whole batch."""
+        """Documents that keep hidden vectors in a CPU's cache, which halves a step; batch norm sees a whole batch."""
         on_cpu = next(self.parameters()).device.type == "cpu"
-        return 1024 if on_cpu and not self.whole_batches else super().budget
+        return 1024 if on_cpu and not self.uses_batch_norm else super().budget
 
     def build(self, features: int) -> None:
         settings = self.settings
@@ -103,7 +103,7 @@ class MLP(FeatureNetwork):
         return nn.BatchNorm1d(size, momentum=self.settings["momentum"])
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        if self.training and len(batch["features"]) == 1 and self.whole_batches:
+        if self.training and len(batch["features"]) == 1 and self.uses_batch_norm:
             raise UserError("batch norm: one document has no spread; use larger batches, or model.batch_norm: none")
         return self.layers(batch["features"]).squeeze(1).float()
 
@@ -111,7 +111,7 @@ class MLP(FeatureNetwork):
 class ListMLP(MLP):
     """An MLP that normalises within each list, in scoring too, so that no document sees those of other lists.
 
-    There are no running statistics, so ``momentum`` means nothing. With ``batch_norm: before``, the score is normalised
+    There are no running statistics, so ``momentum`` is ignored. With ``batch_norm: before``, the score is normalised
     as well, before its activation. Weights are drawn as Glorot and Bengio (2010) do. The arguments are those of
     :class:`MLP`.
 

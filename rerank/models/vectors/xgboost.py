@@ -8,7 +8,7 @@ from typing import Any, Literal
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
-from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
+from rerank.settings.ranges import Count, CountOrZero, NotNegative, Positive
 from rerank.storage.arrow import Array
 
 HIGHEST = 31
@@ -37,63 +37,45 @@ class XGBoost(Trees):
         trees: Count = 1000,
         learning_rate: Positive = 0.05,
         max_depth: CountOrZero = 6,
-        max_leaves: CountOrZero = 0,
         min_child_weight: NotNegative = 1.0,
-        reg_lambda: NotNegative = 1.0,
-        colsample_bytree: Portion = 1.0,
-        subsample: Portion = 1.0,
-        max_bin: Several = 256,
-        pair_method: Literal["topk", "mean"] = "topk",
-        pairs: Count = 32,
         threads: Count | None = None,
         columns: list[str] | None = None,
+        params: dict[str, Any] | None = None,
     ) -> None:
         """Set XGBoost's parameters, under its names.
 
         Args:
-            objective: what is trained without a loss of ours.
-            trees: the largest number of trees; the training's ``patience`` may stop earlier, and the best number is
-                kept.
-            learning_rate: what a tree's values are multiplied by.
-            max_depth: the largest depth of a tree; 0 for no limit.
-            max_leaves: the largest number of leaves of a tree, the best split first; 0 grows level by level to
-                ``max_depth``.
-            min_child_weight: the smallest sum of Hessians in a leaf; our losses have 1 a document.
-            reg_lambda: added to that sum when a leaf's value is divided by it.
-            colsample_bytree: share of the features, drawn for every tree.
-            subsample: share of the documents, drawn for every tree.
-            max_bin: the largest number of distinct values to which a feature is rounded.
-            pair_method: take pairs with each of the first ``pairs`` ranks, or draw ``pairs`` for every document.
-            pairs: how many.
-            threads: threads; None takes one for every 50,000 documents, up to OMP_NUM_THREADS or the number of cores.
-            columns: what is read of every candidate: names of columns, or of one number of theirs (``features/3``);
-                None is ``features``, what feature files are parsed to.
+            objective: objective without a loss of ours.
+            trees: largest number of trees; training with ``patience`` may stop earlier, and the best number is kept.
+            learning_rate: factor of a tree's values.
+            max_depth: largest depth of a tree; 0 for no limit.
+            min_child_weight: smallest sum of Hessians in a leaf; our losses have 1 per document.
+            threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
+                of cores.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
+            params: other parameters of XGBoost by name, such as ``reg_lambda`` or ``colsample_bytree``.
         """
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        params = self._params("trees", "threads", "objective", "pair_method", "pairs")
-        params |= {
+        params = self._params("trees", "threads", "objective") | {
             "objective": "reg:squarederror" if own else self.settings["objective"],
             "base_score": 0.0,
             "tree_method": "hist",
-            "grow_policy": "lossguide" if self.settings["max_leaves"] else "depthwise",
             "disable_default_eval_metric": True,
             "nthread": self._threads(train.size),
             "seed": seed,
             "verbosity": 0,
         }
-        if not own:
-            params["lambdarank_pair_method"] = self.settings["pair_method"]
-            params["lambdarank_num_pair_per_sample"] = self.settings["pairs"]
-            if self.settings["objective"] == "rank:ndcg":
-                params["ndcg_exp_gain"] = gain == "exp-log2"
-                top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
-                if gain == "exp-log2" and top > HIGHEST:
-                    raise UserError(
-                        f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
-                        "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
-                    )
+        if not own and self.settings["objective"] == "rank:ndcg":
+            params["ndcg_exp_gain"] = gain == "exp-log2"
+            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
+            if gain == "exp-log2" and top > HIGHEST:
+                raise UserError(
+                    f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
+                    "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
+                )
         data = self._data(train)
         self._sets = {"train": data}
         if validation is not None:
@@ -105,7 +87,7 @@ class XGBoost(Trees):
             self.vectors(lists),
             lists.grades,
             group=lists.lengths,
-            max_bin=self.settings["max_bin"],
+            max_bin=(self.settings["params"] or {}).get("max_bin", 256),
             ref=reference,
             nthread=self._threads(lists.size),
         )
