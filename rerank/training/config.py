@@ -105,7 +105,7 @@ class TrainConfig:
             always float32. fp16, on a GPU only, scales the loss, and skips a step whose gradient overflows.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
-        epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
+        select_epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
             the lowest mean loss over the validation lists, ``last`` the last one; None takes the monitor.
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
@@ -132,7 +132,7 @@ class TrainConfig:
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"
     seed: Seed = 42
     monitor: str = "nDCG@10"
-    epoch_by: Literal["loss", "last"] | None = None
+    select_epoch_by: Literal["loss", "last"] | None = None
     measures: str = "nDCG@10 nDCG AP RR P@10"
     test: bool = True
     patience: Count | None = None
@@ -149,7 +149,7 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         raise UserError(f"monitor: {monitor} only counts; choose a measure of quality, such as nDCG@10")
     if loss is None and not trees:
         raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank show losses` lists them")
-    if options.epoch_by is not None and trees:
-        raise UserError("epoch_by: is for networks; trees are stopped by the monitor")
-    if options.epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
-        raise UserError("epoch_by: loss needs a single loss of the grades, not a sum of several")
+    if options.select_epoch_by is not None and trees:
+        raise UserError("select_epoch_by: is for networks; trees are stopped by the monitor")
+    if options.select_epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
+        raise UserError("select_epoch_by: loss needs a single loss of the grades, not a sum of several")

@@ -81,7 +81,7 @@ def dry_run(config: TrainConfig, output: str) -> str:
 
 def _timed_step(config: TrainConfig, train: Lists) -> tuple[float, list[ListSample], list[list[ListSample]], int]:
     """Make two steps; return the seconds of the second, its batch, some batches of an epoch and the number of steps."""
-    trial = replace(config, epochs=1, steps_per_epoch=2, patience=None, epoch_by=None, tracker=[])
+    trial = replace(config, epochs=1, steps_per_epoch=2, patience=None, select_epoch_by=None, tracker=[])
     level = log.level
     log.setLevel(logging.WARNING)
     try:

@@ -178,7 +178,7 @@ class Measurer:
 
     def worth(self, mean: Mapping[str, float], scores: Array) -> float:
         """Return the number that chooses an epoch, from the validation measures or scores; more is better."""
-        if self.config.epoch_by != "loss":
+        if self.config.select_epoch_by != "loss":
             return mean[self.monitor]
         assert isinstance(self.config.loss, Loss)
         return -mean_loss(self.config.loss, self.lists["validation"], scores, self.config.seed)
@@ -205,7 +205,11 @@ class Measurer:
                 found[split]["start"] = start[split]
             if (first := self.of_first_stage(split)) is not None:
                 found[split]["first_stage"] = Measured(first.mean, len(lists.qrels or {}))
-        if "validation" in found and found["validation"]["model"].mean[self.monitor] == 0 and not self.config.epoch_by:
+        if (
+            "validation" in found
+            and found["validation"]["model"].mean[self.monitor] == 0
+            and not self.config.select_epoch_by
+        ):
             log.warning("validation %s is 0 at its best, so it chose no model; has it grades to count?", self.monitor)
         weight, ranker = self._interpolate(model, scores)
         if ranker is not None:
@@ -233,7 +237,9 @@ def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
     targets = Targets(lists, loss)
     usable = targets.usable()
     if not len(usable):
-        raise UserError("validation: no list can teach the loss, so its loss chooses no epoch; leave epoch_by out")
+        raise UserError(
+            "validation: no list can teach the loss, so its loss chooses no epoch; leave select_epoch_by out"
+        )
     samples, terms = targets.samples(usable, seed), [ActiveTerm(0, 1.0, len(usable))]
     flat = torch.from_numpy(np.concatenate([scores[sample.rows] for sample in samples]))
     return float(MicroBatchLoss(samples, terms, targets, flat.device)(flat.float()))

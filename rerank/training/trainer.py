@@ -237,10 +237,10 @@ class Trainer:
             seconds, worth = time.perf_counter() - started, self.measurer.worth(mean, scores)
             logged |= {"validation": mean, "seconds": seconds, **self.model.logged()}
             shown += f", {self.monitor} {mean[self.monitor]:.4f}"
-            if self.config.epoch_by == "loss":
+            if self.config.select_epoch_by == "loss":
                 logged["validation_loss"] = -worth
                 shown += f", validation loss {-worth:.4f}"
-            better = state.best is None or worth > state.best or self.config.epoch_by == "last"
+            better = state.best is None or worth > state.best or self.config.select_epoch_by == "last"
             if better:
                 state.best, state.best_epoch, self._best_scores = worth, epoch, scores
                 shown += " (best)"

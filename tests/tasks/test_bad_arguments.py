@@ -57,8 +57,8 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
     "the last epoch of trees": (
-        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), epoch_by="last"),
-        r"epoch_by: is for networks",
+        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), select_epoch_by="last"),
+        r"select_epoch_by: is for networks",
     ),
     "a term of a name": (lambda t: rerank.Term("MSE"), r"Term\.loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]
     "a target that is not there": (

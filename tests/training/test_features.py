@@ -183,7 +183,7 @@ def test_epoch_by_loss_saves_the_lowest_validation_loss(loss: str, options: list
     """That of the saved model over the validation lists, by the loss itself, is the lowest that was logged."""
     words = [word for word in options if not word.startswith("--loss")]
     run = tmp_path / "run"
-    train([*words, f"--loss={loss}", "--epoch_by=loss", "--epochs=6", f"--output={run}"])
+    train([*words, f"--loss={loss}", "--select_epoch_by=loss", "--epochs=6", f"--output={run}"])
     logged = [line["validation_loss"] for line in metrics(run) if "validation_loss" in line]
     assert len(logged) == 6 and len(set(logged)) == 6
     lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
@@ -207,7 +207,7 @@ def test_mean_loss_raises_when_no_list_has_a_signal(options: list[str], tmp_path
 
 
 def test_epoch_by_last_saves_the_last_epoch(options: list[str], tmp_path: Path) -> None:
-    whole = train([*options, "--epoch_by=last", f"--output={tmp_path / 'last'}"])
+    whole = train([*options, "--select_epoch_by=last", f"--output={tmp_path / 'last'}"])
     *_, last = [line for line in metrics(tmp_path / "last") if "validation" in line]
     assert whole["validation"]["nDCG@5"] == pytest.approx(last["validation"]["nDCG@5"])  # type: ignore[index]
 
