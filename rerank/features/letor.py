@@ -50,7 +50,7 @@ class LetorData(Data):
         train: str | None = None,
         validation: str | None = None,
         test: str | None = None,
-        validation_share: Rate = 0.25,
+        validation_fraction: Rate = 0.25,
         join_validation: bool = False,
         min_documents: Count = 1,
     ) -> None:
@@ -63,7 +63,7 @@ class LetorData(Data):
             train: training file, in place of ``path``.
             validation: validation file; without one, a share of the training queries is held out.
             test: file to measure the best model on, once, at the end.
-            validation_share: share of the training queries to hold out if there is no validation file (a quarter of
+            validation_fraction: share of the training queries to hold out if there is no validation file (a quarter of
                 Istella's gives the 60/20/20 of the NeuralNDCG paper); 0 for no validation.
             join_validation: train on the validation lists as well, and validate on none: for the final training run,
                 when everything is chosen.
@@ -76,7 +76,7 @@ class LetorData(Data):
             raise UserError("data.fold: files have no folds; name their folder (data.path)")
         self.path, self.fold = path, fold
         self.train, self.validation, self.test = train, validation, test
-        self.validation_share, self.join_validation = validation_share, join_validation
+        self.validation_fraction, self.join_validation = validation_fraction, join_validation
         self.min_documents = min_documents
 
     def splits(self, seed: int) -> Splits:
@@ -95,8 +95,8 @@ class LetorData(Data):
         check_disjoint(train, others)
         if self.join_validation:
             return Splits(train if validation is None else concat([train, validation]), None, test)
-        if validation is None and self.validation_share > 0:
-            train, validation = keep_back(train, self.validation_share, seed)
+        if validation is None and self.validation_fraction > 0:
+            train, validation = keep_back(train, self.validation_fraction, seed)
         return Splits(train, validation, test)
 
     def _lists(self, file: Path, numbers: tuple[int, int] | None = None) -> Lists:

@@ -45,7 +45,7 @@ class ListsData(Data):
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
-    >>> splits = ListsData(folder, validation_share=0.5, groups="none").splits(seed=1)
+    >>> splits = ListsData(folder, validation_fraction=0.5, groups="none").splits(seed=1)
     >>> len(splits.train), len(splits.validation), splits.test
     (1, 1, None)
     """
@@ -55,7 +55,7 @@ class ListsData(Data):
         train: str | list[str],
         validation: str | None = None,
         test: str | None = None,
-        validation_share: Rate = 0.1,
+        validation_fraction: Rate = 0.1,
         depth: Count = 150,
         unjudged: bool = False,
         groups: Grouping = "auto",
@@ -66,7 +66,7 @@ class ListsData(Data):
             train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
             validation: lists folder to validate on; None keeps a share of the training queries back.
             test: lists folder to measure the best model on, once, at the end.
-            validation_share: share of the judged training queries kept back where no validation folder is named.
+            validation_fraction: share of the judged training queries kept back where no validation folder is named.
             depth: candidates reranked per validation and test query, where something ordered them.
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
@@ -75,7 +75,7 @@ class ListsData(Data):
                 is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         self.train, self.validation, self.test = train, validation, test
-        self.validation_share, self.depth, self.unjudged, self.groups = validation_share, depth, unjudged, groups
+        self.validation_fraction, self.depth, self.unjudged, self.groups = validation_fraction, depth, unjudged, groups
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
@@ -85,8 +85,8 @@ class ListsData(Data):
         train = found[0] if len(found) == 1 else concat(found)
         validation, test = (None if name is None else judged_lists(name) for name in (self.validation, self.test))
         check_disjoint(train, {"validation": validation, "test": test})
-        if validation is None and self.validation_share > 0:
-            train, validation = keep_back(train, self.validation_share, seed, self.groups)
+        if validation is None and self.validation_fraction > 0:
+            train, validation = keep_back(train, self.validation_fraction, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
         validation, test = (None if lists is None else lists.to_rerank(self.depth) for lists in (validation, test))
@@ -131,7 +131,7 @@ def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto"
     new[first] = sizes  # a group counts where it is drawn first
     back = np.isin(groups, drawn[: np.searchsorted(np.cumsum(new), wanted) + 1])
     if back.all():
-        raise UserError("data.validation_share: keeps back all the texts there are; name validation lists, or set 0")
+        raise UserError("data.validation_fraction: keeps back all the texts there are; name validation lists, or set 0")
     kept = train.select(back & train.judged)
     log.info("%d of the training queries kept back for validation", len(kept))
     return train.select(~back), kept

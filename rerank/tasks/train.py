@@ -104,7 +104,7 @@ def train(
         "validation": [_lists("validation", apart)] if apart is not None else [],
         "test": [_lists("test", test)] if test is not None else [],
     }
-    config = TrainConfig(ListsData("", validation_share=share, depth=depth), model, criterion, **settings)
+    config = TrainConfig(ListsData("", validation_fraction=share, depth=depth), model, criterion, **settings)
     check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
     taught = isinstance(criterion, Terms) and all(term.target != GRADES for term in criterion.terms)
     unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["lists"])
@@ -119,7 +119,7 @@ def train(
         folders["lists"][0] if len(several) == 1 else folders["lists"],
         next(iter(folders["validation"]), None),
         next(iter(folders["test"]), None),
-        validation_share=share,
+        validation_fraction=share,
         depth=depth,
         unjudged=unjudged,
         groups=groups,

@@ -87,7 +87,7 @@ def test_documented_configuration_runs(tmp_path: Path, monkeypatch: pytest.Monke
 def test_experiment_fails_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_lists(tmp_path, [4] * 6)
     make_model(tmp_path / "model")
-    data = {"class_path": "ListsData", "init_args": {"train": str(tmp_path / "lists"), "validation_share": 0.3}}
+    data = {"class_path": "ListsData", "init_args": {"train": str(tmp_path / "lists"), "validation_fraction": 0.3}}
     for changes, message in (
         ({"base": {"data": data}, "folds": None}, "seed 42: the data give no test lists"),
         ({"methods": {"nothing": {"set": {"batch_size": 2}}}}, r"methods\.nothing: loss: a network needs one"),

@@ -191,7 +191,7 @@ def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: 
     assert sorted([*one.train.query_ids, *one.validation.query_ids]) == sorted(map(str, range(40)))
     assert set(one.validation.qrels or {}) == set(one.validation.query_ids)
     assert other.train.query_ids != one.train.query_ids
-    assert LetorData(str(folder), validation_share=0).splits(0).validation is None
+    assert LetorData(str(folder), validation_fraction=0).splits(0).validation is None
     named = LetorData(train=str(folder / "train.txt"), test=str(folder / "test.txt")).splits(0)
     assert named.train.query_ids == one.train.query_ids
 

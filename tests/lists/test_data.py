@@ -37,7 +37,7 @@ def test_keep_back_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
 
 
 def test_keep_back_refuses_to_hold_out_all() -> None:
-    with pytest.raises(UserError, match=r"data\.validation_share: keeps back all the texts there are"):
+    with pytest.raises(UserError, match=r"data\.validation_fraction: keeps back all the texts there are"):
         keep_back(questions(["a", "a", "a"]), 0.1, 1)
 
 
@@ -57,7 +57,7 @@ def test_lists_data_refuses_shared_queries(tmp_path: Path, share: float, named: 
         everything.select([*rows]).save(tmp_path / name)
     validation = str(tmp_path / "validation") if named else None
     count, where = (5, "training or validation") if named else (3, "training")
-    data = {"train": str(tmp_path / "train"), "validation": validation, "validation_share": share}
+    data = {"train": str(tmp_path / "train"), "validation": validation, "validation_fraction": share}
     with pytest.raises(UserError) as error:
         ListsData(**data, test=str(tmp_path / "test")).splits(1)
     assert re.match(
@@ -72,7 +72,7 @@ def test_splits_hide_added_documents_except_in_training(tmp_path: Path, monkeypa
     assert lists.with_added().size > lists.size
     monkeypatch.setattr("rerank.lists.data.check_disjoint", lambda train, others: None)  # one folder is enough here
     folder = str(lists.store.folder)
-    own, share = ListsData(folder, validation=folder, test=folder), ListsData(folder, validation_share=0.3)
+    own, share = ListsData(folder, validation=folder, test=folder), ListsData(folder, validation_fraction=0.3)
     for data, held in ((own, 2), (share, 1), (FoldsData(folder, fold=1, folds=3), 2)):
         splits = data.splits(1)
         assert splits.train.lengths.max() > 2, "training sees what was added"
@@ -103,7 +103,7 @@ def test_depth_cuts_only_ordered_lists(number: str, left: int, tmp_path: Path) -
     Lists.from_dataframe(pd.DataFrame(rows | {"grade": [0, 0, 1] * 4})).save(tmp_path / "lists")
     folder = str(tmp_path / "lists")
     by_folds = FoldsData(folder, 1, 3, depth=2).splits(1)
-    by_share = ListsData(folder, validation_share=0.5, depth=2).splits(1)
+    by_share = ListsData(folder, validation_fraction=0.5, depth=2).splits(1)
     for lists in (by_folds.validation, by_folds.test, by_share.validation):
         assert lists is not None and set(lists.lengths.tolist()) == {left}
 
@@ -141,7 +141,7 @@ def test_lists_data_joins_shards(tmp_path: Path) -> None:
         assert main(["retrieve", *words]) == 0
     folder = f"{tmp_path}/lists"
     ways = (f"{folder}/whole", f"{folder}/part-*", [f"{folder}/part-{i}" for i in range(3)])
-    whole, *joined = (ListsData(way, validation_share=0.0).splits(1).train for way in ways)
+    whole, *joined = (ListsData(way, validation_fraction=0.0).splits(1).train for way in ways)
     assert whole.size == len(rows)
     for parts in joined:
         pd.testing.assert_frame_equal(parts.to_dataframe(), whole.to_dataframe())
@@ -155,6 +155,6 @@ def test_paths_expand_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "x.trec").write_text("q0 Q0 d0 1 2.0 t\n")
     assert len(Lists.open("~/lists")) == 12
     for names in ("~/lists", "~/list*"):
-        assert ListsData(names, validation_share=0).splits(1).train.store.folder == tmp_path / "lists"
+        assert ListsData(names, validation_fraction=0).splits(1).train.store.folder == tmp_path / "lists"
     assert named_files(["teacher=~/x.trec"]) == {"teacher": str(tmp_path / "x.trec")}
     assert list(read_run("~/x.trec")) == ["q0"]

@@ -126,10 +126,10 @@ def test_data_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFix
     groups = [group for group in linked(lists) if len(group) > 1]
     say_once.cache_clear()
     with caplog.at_level(logging.INFO, "rerank"):
-        found = ListsData(str(tmp_path / "lists"), validation_share=0.2).splits(1)
+        found = ListsData(str(tmp_path / "lists"), validation_fraction=0.2).splits(1)
     assert f"{sum(map(len, groups))} of 60 queries have the text of another" in caplog.text
     assert f"{len(groups)} groups of them stay together (data.groups)" in caplog.text
-    alone = ListsData(str(tmp_path / "lists"), validation_share=0.2, groups="none").splits(1)
+    alone = ListsData(str(tmp_path / "lists"), validation_fraction=0.2, groups="none").splits(1)
     assert alone.validation is not None and found.validation is not None
     assert seen_queries(alone.validation.qrels or {}, [alone.train.qrels or {}])
     assert not seen_queries(found.validation.qrels or {}, [found.train.qrels or {}])

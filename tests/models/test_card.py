@@ -39,7 +39,7 @@ def test_card_is_valid_and_its_code_gives_the_same_scores(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("sentence_transformers")
-    run = trained(tmp_path, tiny_model, "--precision=fp32", "--data.validation_share=0.2")
+    run = trained(tmp_path, tiny_model, "--precision=fp32", "--data.validation_fraction=0.2")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.pipeline_tag == "text-ranking"
     assert card.data.to_dict()["library_name"] == "sentence-transformers"
@@ -65,7 +65,7 @@ def test_card_is_valid_and_its_code_gives_the_same_scores(
 def test_card_names_rerank_when_documents_are_chunked(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = trained(tmp_path, tiny_model, "--model.long=first", "--data.validation_share=0")
+    run = trained(tmp_path, tiny_model, "--model.long=first", "--data.validation_fraction=0")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.to_dict()["library_name"] == "rerank"
     assert card.data.eval_results is None
@@ -97,7 +97,9 @@ def test_card_of_a_feature_model_has_no_code(tmp_path: Path, home: Path) -> None
 def test_card_escapes_markup(tmp_path: Path) -> None:
     lists = make_lists(tmp_path / "<b>x")
     folder = tmp_path / "<img src=x>"
-    words = "--data ListsData --data.validation_share 0.3 --epochs 1 --loss ListNet --model MLP --model.columns [bm25]"
+    words = (
+        "--data ListsData --data.validation_fraction 0.3 --epochs 1 --loss ListNet --model MLP --model.columns [bm25]"
+    )
     train([*words.split(), "--data.train", str(lists.store.folder), "--output", str(folder)])
     card = (folder / "best" / "README.md").read_text().partition("\n---\n\n")[2]
     assert "# &lt;img src=x>" in card and "<img" not in card and "<b>" not in card
@@ -117,7 +119,7 @@ def test_training_card_has_the_metadata_of_its_base_and_its_data(tmp_path: Path,
     lists = make_lists(tmp_path / "lists")
     manifest = lists.store.folder / "manifest.json"  # type: ignore[operator]
     manifest.write_text(manifest.read_text().replace(lists.store.manifest["collection"]["name"], "beir/scifact/train"))
-    run = train_text(lists.store.folder, base, tmp_path / "run", "--monitor=nDCG", "--data.validation_share=0.2")  # type: ignore[arg-type]
+    run = train_text(lists.store.folder, base, tmp_path / "run", "--monitor=nDCG", "--data.validation_fraction=0.2")  # type: ignore[arg-type]
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.license == "apache-2.0" and card.data.language == "de"
     assert card.data.datasets == ["irds/beir_scifact_train"]

@@ -82,7 +82,7 @@ def test_add_model_raises_for_training_queries(
     run = tmp_path / "runs" / "x"
     words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=CrossEncoder", f"--output={run}"]
     words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24", "--loss=RankNet"]
-    train([*words, "--data.validation_share=0.25", "--epochs=1"])
+    train([*words, "--data.validation_fraction=0.25", "--epochs=1"])
     trained = shared_queries(lists, run / "best")
     judged = [query for query in lists.query_ids if (lists.qrels or {}).get(query)]
     assert set(trained) < set(judged) and len(trained) == len(judged) - round(len(judged) * 0.25)

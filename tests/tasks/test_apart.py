@@ -20,7 +20,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copy("lists/run.trec", copy)
     (tmp_path / "qrels").write_text("q0 0 d0 1\n")
     write_features(tmp_path / "letor" / "train.txt")
-    words = "--data LetorData --data.path letor --data.validation_share 0.3 --model MLP --loss ListNet --epochs 1"
+    words = "--data LetorData --data.path letor --data.validation_fraction 0.3 --model MLP --loss ListNet --epochs 1"
     train([*words.split(), "--output", "run"])
     return tmp_path
 

@@ -140,7 +140,7 @@ def test_feature_file_is_read_as_in_training(tmp_path: Path) -> None:
             for j, row in enumerate(of)
         ]
         (tmp_path / f"{name}.txt").write_text("\n".join(rows) + "\n")
-    words = ["--data=LetorData", f"--data.train={tmp_path / 'train.txt'}", "--data.validation_share=0.2"]
+    words = ["--data=LetorData", f"--data.train={tmp_path / 'train.txt'}", "--data.validation_fraction=0.2"]
     words += ["--test=false", "--model=MLP", "--loss=ListNet", "--epochs=2", f"--output={tmp_path / 'run'}"]
     assert main(["train", *words]) == 0
     rerank.calibrate(tmp_path / "run" / "best", tmp_path / "validation.txt")

@@ -25,7 +25,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(folder: Path, model: Path, output: str) -> list[str]:
-    told = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2", "--tracker=[]"]
+    told = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_fraction=0.2", "--tracker=[]"]
     told += ["--model=Decoder", f"--model.name={model}", f"--model.template={folder / 'template.txt'}"]
     (folder / "template.txt").write_text(PROMPT)  # as an option a text with colons would be YAML
     told += [

@@ -19,7 +19,7 @@ def run(folder: Path, tiny_model: Path, *extra: str) -> Path:
     """Train on 12 lists, two epochs."""
     if not (folder / "lists").exists():
         make_lists(folder)
-    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.2"]
+    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_fraction=0.2"]
     words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
     words += ["--model.document_length=24", "--loss=ListNet", "--batch_size=4", "--epochs=2", "--monitor=nDCG"]
     output = folder / "run"

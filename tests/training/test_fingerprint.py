@@ -23,7 +23,7 @@ from tests.builders import make_lists, make_model
 
 @pytest.fixture
 def config(tmp_path: Path) -> TrainConfig:
-    data = ListsData(str(make_lists(tmp_path).store.folder), validation_share=0.3)
+    data = ListsData(str(make_lists(tmp_path).store.folder), validation_fraction=0.3)
     return TrainConfig(data, MLP(hidden=[4], columns=["bm25"]), SmoothINDCG(alpha=10.0))
 
 
@@ -38,7 +38,7 @@ def test_fingerprint_counts_settings_but_not_logging_and_places(config: TrainCon
     for changed in ({"epochs": 2}, {"loss": ListNet()}, {"optimization": Optimization(warmup=0.2)}, {"seed": 1}):
         assert of(replace(config, **changed)) != before, changed
     shutil.copytree(tmp_path / "lists", tmp_path / "moved")
-    assert of(replace(config, data=ListsData(str(tmp_path / "moved"), validation_share=0.3))) == before
+    assert of(replace(config, data=ListsData(str(tmp_path / "moved"), validation_fraction=0.3))) == before
 
 
 @pytest.mark.parametrize(("column", "value", "what"), [("grade", 3, "labels"), ("text", "other", "texts")])
@@ -47,7 +47,7 @@ def test_resolve_tells_which_lists_and_what_of_them_changed(
 ) -> None:
     def resolved(frame: pd.DataFrame, name: str) -> dict[str, Any]:
         folder = Lists.from_dataframe(frame).save(tmp_path / name).store.folder
-        return resolve(config, ListsData(str(folder), validation_share=0.3, groups="none").splits(config.seed))
+        return resolve(config, ListsData(str(folder), validation_fraction=0.3, groups="none").splits(config.seed))
 
     frame = Lists.open(tmp_path / "lists").to_dataframe()
     before = resolved(frame, "before")

@@ -69,7 +69,7 @@ def words_of(folder: Path, dropout: float) -> list[str]:
     make_lists(folder)
     model = make_model(folder / "model", dropout=dropout)
     return [
-        *("--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_share=0.25"),
+        *("--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_fraction=0.25"),
         *("--model=CrossEncoder", f"--model.name={model}", "--model.query_length=8", "--model.document_length=16"),
         *("--loss=SmoothINDCG", "--epochs=3", "--batch_size=4", "--precision=fp32", "--tracker=[]"),
         "--optimization.encoder_lr=0.001",

@@ -76,7 +76,7 @@ class Steep(losses.ListNet):
 def test_trainer_raises_for_a_gradient_that_is_not_finite(lists: Lists, tmp_path: Path) -> None:
     """Clipping it, to a norm of NaN, would not show it."""
     lists.save(tmp_path / "lists")
-    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=MLP", "--data.validation_share=0"]
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--model=MLP", "--data.validation_fraction=0"]
     words += ["--loss=tests.training.test_not_finite.Steep", f"--output={tmp_path / 'run'}", "--tracker=[]"]
     with pytest.raises(UserError, match="the gradient is not finite at step 1; lower optimization"):
         train(words)
@@ -89,7 +89,7 @@ def test_trainer_saves_no_model_when_rates_are_too_high(
     loss: str, batch: int, share: float, lists: Lists, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", f"--data.validation_share={share}"]
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", f"--data.validation_fraction={share}"]
     lists.save(tmp_path / "lists")
     words += ["--model=MLP", f"--loss={loss}", "--optimization.head_lr=1e38", "--epochs=3", f"--output={run}"]
     for _ in range(2):  # the same command again ends in the same way
@@ -135,7 +135,7 @@ def test_score_lists_raises_for_scores_that_are_not_finite(lists: Lists) -> None
 @pytest.mark.parametrize("kind", ["LightGBM", "XGBoost"])
 def test_trees_raise_for_a_gradient_that_is_not_finite(kind: str, lists: Lists, tmp_path: Path) -> None:
     lists.save(tmp_path / "lists")
-    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0"]
+    words = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0"]
     words += [f"--model={kind}", "--loss=tests.training.test_not_finite.Steep", f"--output={tmp_path / 'run'}"]
     with pytest.raises(UserError, match=r"the gradient is not finite at tree 1, scores from .*lower model\.learning_"):
         train(words)

@@ -51,7 +51,7 @@ def test_fit_starts_anew_with_a_trained_object(tmp_path: Path, tiny_model: Path)
     """Fresh weights follow from the seed alone, and from nothing that was drawn or trained before."""
     make_lists(tmp_path)
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
-    data = ListsData(str(tmp_path / "lists"), validation_share=0.2)
+    data = ListsData(str(tmp_path / "lists"), validation_fraction=0.2)
     config = TrainConfig(data=data, model=model, loss=ListNet(), batch_size=4, seed=7, precision="fp32")
     weights = [fit(config, tmp_path / name).folder / "best" / "model.safetensors" for name in ("one", "two")]
     fresh = replace(config, model=CrossEncoder(str(tiny_model), query_length=8, document_length=24))

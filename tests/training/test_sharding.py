@@ -89,7 +89,7 @@ def test_sharded_run_resumes_and_ends_as_one_process(
     kind: str, tiny_model: Path, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = ["--loss=SmoothINDCG", "--epochs=2", "--batch_size=3", "--checkpoint_every=2", "--tracker=[]"]
-    words += ["--precision=fp32", "--data.validation_share=0.3"]
+    words += ["--precision=fp32", "--data.validation_fraction=0.3"]
     if kind == "text":
         words += ["--data=ListsData", f"--data.train={lists.store.folder}", "--model=CrossEncoder"]
         words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]

@@ -80,7 +80,7 @@ def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     make_lists(tmp_path)
     other = make_lists(tmp_path / "made", seed=4).to_dataframe()
     Lists.from_dataframe(other.assign(query_id="t" + other["query_id"])).save(tmp_path / "test" / "lists")
-    found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2", "--epochs=2"]
+    found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0.2", "--epochs=2"]
     found += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--tracker=[]"]
     found += ["--model.document_length=24", "--model.start=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
     return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]

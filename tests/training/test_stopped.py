@@ -34,7 +34,7 @@ def options(tmp_path: Path) -> list[str]:
     """A training with dropout, of 90 steps and 30 validations, whose only checkpoint of its own is the last."""
     make_lists(tmp_path)
     return [
-        *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2"),
+        *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0.2"),
         *("--model=CrossEncoder", f"--model.name={make_model(tmp_path / 'model', dropout=0.1)}"),
         *("--model.query_length=8", "--model.document_length=24", "--loss=PairwiseHinge", "--batch_size=3"),
         *("--epochs=30", "--checkpoint_every=90", "--precision=fp32", "--monitor=nDCG", "--tracker=[]"),

@@ -53,7 +53,7 @@ def lists(tmp_path: Path) -> Lists:
 
 
 def config(folder: Path, loss: Criterion, **options: object) -> TrainConfig:
-    data = options.pop("data", None) or ListsData(str(folder / "lists"), validation_share=0.3)
+    data = options.pop("data", None) or ListsData(str(folder / "lists"), validation_fraction=0.3)
     settings: dict[str, object] = {"batch_size": 3, "epochs": 2, "monitor": "nDCG", "tracker": []}
     rates = Optimization(head_lr=1e-2, weight_decay=0.1, warmup=0)
     return TrainConfig(data, MLP(hidden=[4], columns=["x", "y"]), loss, optimization=rates, **(settings | options))  # type: ignore[arg-type]
@@ -278,7 +278,7 @@ def test_objective_averages_terms_like_networks(lists: Lists) -> None:
 
 
 def test_resolve_data_counts_target_columns(lists: Lists) -> None:
-    splits = ListsData(str(lists.store.folder), validation_share=0.3).splits(0)
+    splits = ListsData(str(lists.store.folder), validation_fraction=0.3).splits(0)
     model, data = MLP(columns=["x"]), ListsData(str(lists.store.folder))
     plain = resolve_data(TrainConfig(data, model, ListNet()), splits)
     read = resolve_data(TrainConfig(data, model, Terms([Term(ListNet(), target="teacher")])), splits)

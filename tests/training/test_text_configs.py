@@ -39,7 +39,7 @@ def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
 def test_ms_marco_recipe_trains(path: Path, tiny_model: Path, tmp_path: Path) -> None:
     """Two steps on small lists; the loss is finite, and what was trained is measured."""
     lists = make_lists(tmp_path / "train")
-    words = [f"--data.train={lists.store.folder}", "--data.test=null", "--data.validation_share=0.3"]
+    words = [f"--data.train={lists.store.folder}", "--data.test=null", "--data.validation_fraction=0.3"]
     words += [f"--model.name={tiny_model}", "--epochs=1", "--steps_per_epoch=2", "--model.document_length=64"]
     measures = train([f"--config={path}", *words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["RR@10"] <= 1

@@ -29,7 +29,7 @@ def options(tmp_path: Path, tiny_model: Path) -> list[str]:
     """A small run: 12 uneven lists, 2 of them for validation, batches of 3 lists."""
     make_lists(tmp_path)
     return [
-        *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_share=0.2"),
+        *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0.2"),
         *("--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"),
         *("--loss=DirectMetric", "--loss.measure=nDCG@10", "--loss.relaxation=SmoothI", "--sampler.depth=8"),
         *("--batch_size=3", "--epochs=3", "--checkpoint_every=1", "--precision=fp32", "--optimization.encoder_lr=1e-3"),
@@ -59,7 +59,9 @@ def test_run_folder_is_complete(options: list[str], tmp_path: Path) -> None:
 
 
 def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Path) -> None:
-    train([*options, f"--output={tmp_path / 'run'}", "--data.validation_share=0", "--epochs=25", "--token_budget=999"])
+    train(
+        [*options, f"--output={tmp_path / 'run'}", "--data.validation_fraction=0", "--epochs=25", "--token_budget=999"]
+    )
     losses = [line["loss"] for line in metrics(tmp_path / "run") if "loss" in line]
     assert np.mean(losses[-8:]) < 0.7 * np.mean(losses[:4])
     assert "memory for graphs: " in (tmp_path / "run" / "log.txt").read_text(), (

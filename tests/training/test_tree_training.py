@@ -191,7 +191,7 @@ def test_patience_stops_trees_and_keeps_the_best(options: list[str], tmp_path: P
 
 def test_without_validation_all_trees_are_kept(options: list[str], tmp_path: Path) -> None:
     lists = tmp_path / "made" / "Fold1" / "train.txt"
-    data = ["--data=LetorData", f"--data.train={lists}", "--data.validation_share=0"]
+    data = ["--data=LetorData", f"--data.train={lists}", "--data.validation_fraction=0"]
     rest = [option for option in options if not option.startswith("--data")]
     assert train([*data, *rest, f"--output={tmp_path / 'run'}"]) == {}
     assert json.loads((tmp_path / "run" / "best" / "rerank.json").read_text())["trees"] == 30
