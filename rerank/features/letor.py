@@ -9,7 +9,7 @@ from rerank.errors import NotFoundError, UserError
 from rerank.features.svmlight import FEATURES, store_features
 from rerank.lists.build import warn
 from rerank.lists.concat import concat
-from rerank.lists.data import Data, Splits, check_disjoint, keep_back
+from rerank.lists.data import Data, Splits, check_disjoint, hold_out
 from rerank.lists.layout import VERSION
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Rate
@@ -96,7 +96,7 @@ class LetorData(Data):
         if self.join_validation:
             return Splits(train if validation is None else concat([train, validation]), None, test)
         if validation is None and self.validation_fraction > 0:
-            train, validation = keep_back(train, self.validation_fraction, seed)
+            train, validation = hold_out(train, self.validation_fraction, seed)
         return Splits(train, validation, test)
 
     def _lists(self, file: Path, numbers: tuple[int, int] | None = None) -> Lists:

@@ -86,7 +86,7 @@ class ListsData(Data):
         validation, test = (None if name is None else judged_lists(name) for name in (self.validation, self.test))
         check_disjoint(train, {"validation": validation, "test": test})
         if validation is None and self.validation_fraction > 0:
-            train, validation = keep_back(train, self.validation_fraction, seed, self.groups)
+            train, validation = hold_out(train, self.validation_fraction, seed, self.groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
         validation, test = (None if lists is None else lists.to_rerank(self.depth) for lists in (validation, test))
@@ -114,7 +114,7 @@ def judged_lists(folder: str, way_out: str = "") -> Lists:
     return lists.select(lists.judged)
 
 
-def keep_back(train: Lists, share: float, seed: int, grouping: Grouping = "auto") -> tuple[Lists, Lists | None]:
+def hold_out(train: Lists, share: float, seed: int, grouping: Grouping = "auto") -> tuple[Lists, Lists | None]:
     """Split off a share of the judged training queries for validation.
 
     Groups stay whole (see :func:`rerank.lists.neighbours.query_groups`), so the share may be larger by less than a

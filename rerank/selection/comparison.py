@@ -20,7 +20,7 @@ from rerank.evaluation.significance import ALPHA, correct, differences, paired_t
 from rerank.evaluation.weights import GRID, search_weights
 from rerank.lists.columns import as_name
 from rerank.lists.content import content_hashes
-from rerank.lists.data import check_disjoint, keep_back
+from rerank.lists.data import check_disjoint, hold_out
 from rerank.lists.folds import drawn_folds
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.view import Lists
@@ -166,7 +166,7 @@ def _splits(given: dict[str, Lists], trains: bool, seed: int) -> tuple[dict[str,
     if "validation" not in given and not trains:
         given["validation"] = training
     elif "validation" not in given and len(training) >= 2 * FEWEST:
-        training, held_out = keep_back(training, min(0.5, max(0.1, FEW / len(training))), seed)
+        training, held_out = hold_out(training, min(0.5, max(0.1, FEW / len(training))), seed)
         assert held_out is not None
         given["validation"] = held_out
         notes.append(f"{len(held_out)} of the training queries were held out for validation.")

@@ -105,8 +105,8 @@ class TrainConfig:
             always float32. fp16, on a GPU only, scales the loss, and skips a step whose gradient overflows.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
-        select_epoch_by: decide that by something else, while the monitor is measured all the same: ``loss`` takes the epoch of
-            the lowest mean loss over the validation lists, ``last`` the last one; None takes the monitor.
+        select_epoch_by: ``loss`` selects the epoch with the lowest mean loss over the validation lists, ``last`` the
+            last one; by default the monitor selects. The monitor is measured in any case.
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
             and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.

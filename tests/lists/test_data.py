@@ -13,7 +13,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.columns import named_files
-from rerank.lists.data import ListsData, keep_back
+from rerank.lists.data import ListsData, hold_out
 from rerank.lists.folds import FoldsData
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
@@ -27,18 +27,18 @@ def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
 
 
-def test_keep_back_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
+def test_hold_out_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
     """It has nothing to validate by, and training on it would be training on a validation query."""
     lists = questions(["a", "b", "a", "b"], judged=["q0", "q1"])
-    train, validation = keep_back(lists, 0.5, 1)
+    train, validation = hold_out(lists, 0.5, 1)
     assert validation is not None and len(validation) == 1
     assert {query for query in ("q0", "q1", "q2", "q3") if query not in train.query_ids} in ({"q0", "q2"}, {"q1", "q3"})
     assert validation.query_ids[0] in ("q0", "q1")
 
 
-def test_keep_back_refuses_to_hold_out_all() -> None:
+def test_hold_out_refuses_to_hold_out_all() -> None:
     with pytest.raises(UserError, match=r"data\.validation_fraction: keeps back all the texts there are"):
-        keep_back(questions(["a", "a", "a"]), 0.1, 1)
+        hold_out(questions(["a", "a", "a"]), 0.1, 1)
 
 
 def test_folds_data_refuses_too_few_groups(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.concat import concat
-from rerank.lists.data import ListsData, keep_back
+from rerank.lists.data import ListsData, hold_out
 from rerank.lists.folds import FoldsData, drawn_folds
 from rerank.lists.neighbours import grouped, relevant_links, seen_queries
 from rerank.storage.files import say_once
@@ -86,16 +86,16 @@ def linked(lists: Lists) -> set[frozenset[int]]:
 
 @given(st.integers(30, 70), st.integers(0, 10**6), st.floats(0.15, 0.5))
 @settings(max_examples=20)
-def test_keep_back_cuts_no_group(count: int, seed: int, share: float) -> None:
+def test_hold_out_cuts_no_group(count: int, seed: int, share: float) -> None:
     lists = related(count, seed)
     groups, wanted = linked(lists), round(count * share)
-    train, validation = keep_back(lists, share, seed)
+    train, validation = hold_out(lists, share, seed)
     assert validation is not None
     sides = [{int(query[1:]) for query in side.query_ids} for side in (train, validation)]
     assert all(group <= sides[0] or group <= sides[1] for group in groups)
     assert sorted(sides[0] | sides[1]) == list(range(count))
     assert wanted <= len(validation) < wanted + max(map(len, groups))
-    assert keep_back(lists, share, seed)[0].query_ids == train.query_ids
+    assert hold_out(lists, share, seed)[0].query_ids == train.query_ids
 
 
 @given(st.integers(30, 70), st.integers(0, 10**6), st.integers(2, 7))
@@ -115,7 +115,7 @@ def test_query_groups_ignore_documents_that_join_too_many(tmp_path: Path, caplog
     """Each query shares a document with the next, so all are one group; equal texts still stay together."""
     lists = questions([f"text {i // 2}" for i in range(40)], [[i, i + 1] for i in range(40)]).save(tmp_path / "lists")
     with caplog.at_level(logging.INFO, "rerank"):
-        (train, validation), alone = keep_back(lists, 0.2, 1), keep_back(lists, 0.2, 1, "none")
+        (train, validation), alone = hold_out(lists, 0.2, 1), hold_out(lists, 0.2, 1, "none")
     assert [train.query_ids, validation.query_ids] == [side.query_ids for side in alone]  # type: ignore[union-attr]
     assert not set(train.query_texts) & set(validation.query_texts)  # type: ignore[union-attr]
     assert f"{lists.store}: relevant documents join more than 8 queries, too many for one side" in caplog.text
