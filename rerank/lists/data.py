@@ -64,15 +64,15 @@ class ListsData(Data):
 
         Args:
             train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
-            validation: lists folder to validate on; None keeps a share of the training queries back.
+            validation: lists folder to validate on; None holds out a share of the training queries.
             test: lists folder to measure the best model on, once, at the end.
-            validation_fraction: share of the judged training queries kept back where no validation folder is named.
+            validation_fraction: share of the judged training queries to hold out if there is no validation folder.
             depth: candidates reranked per validation and test query, where something ordered them.
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
-                Validation lists are kept back from the judged queries; where there are none, nothing is validated, and
+                Validation lists are held out from the judged queries; if there are none, nothing is validated, and
                 the last epoch's model is kept.
             groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share
-                is kept back (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
+                is held out (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         self.train, self.validation, self.test = train, validation, test
         self.validation_fraction, self.depth, self.unjudged, self.groups = validation_fraction, depth, unjudged, groups
@@ -131,9 +131,9 @@ def hold_out(train: Lists, share: float, seed: int, grouping: Grouping = "auto")
     new[first] = sizes  # a group counts where it is drawn first
     back = np.isin(groups, drawn[: np.searchsorted(np.cumsum(new), wanted) + 1])
     if back.all():
-        raise UserError("data.validation_fraction: keeps back all the texts there are; name validation lists, or set 0")
+        raise UserError("data.validation_fraction: leaves no query to train on; name validation lists, or set 0")
     kept = train.select(back & train.judged)
-    log.info("%d of the training queries kept back for validation", len(kept))
+    log.info("%d of the training queries held out for validation", len(kept))
     return train.select(~back), kept
 
 
@@ -141,7 +141,7 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
     """Refuse validation and test lists that share a query with the lists before them.
 
     The others come by name, validation before test, which is looked up among both; so a share of the training queries
-    is kept back after this.
+    is held out after this.
     """
     before = {"training": train}
     for name, lists in others.items():

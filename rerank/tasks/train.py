@@ -68,12 +68,12 @@ def train(
         loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None trains trees on
             their own objective.
         output: the run folder.
-        validation: share of the training queries kept back to choose the best epoch by, or lists to choose it on; None
+        validation: share of the training queries held out to choose the best epoch, or lists to choose it on; None
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query, where something ordered them.
         groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share is
-            kept back; ``none`` only those of one text.
+            held out; ``none`` only those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 

@@ -110,7 +110,9 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
     >>> config = rerank.TrainConfig(
-    ...     data=rerank.ListsData(folder, validation_fraction=0), model=rerank.MLP(columns=["bm25"]), loss=rerank.ListNet()
+    ...     data=rerank.ListsData(folder, validation_fraction=0),
+    ...     model=rerank.MLP(columns=["bm25"]),
+    ...     loss=rerank.ListNet(),
     ... )
     >>> fit(config, mkdtemp() + "/x").results.test  # no test lists
     {}

@@ -237,9 +237,7 @@ def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
     targets = Targets(lists, loss)
     usable = targets.usable()
     if not len(usable):
-        raise UserError(
-            "validation: no list can teach the loss, so its loss chooses no epoch; leave select_epoch_by out"
-        )
+        raise UserError("validation: no list has a signal for the loss; leave select_epoch_by out")
     samples, terms = targets.samples(usable, seed), [ActiveTerm(0, 1.0, len(usable))]
     flat = torch.from_numpy(np.concatenate([scores[sample.rows] for sample in samples]))
     return float(MicroBatchLoss(samples, terms, targets, flat.device)(flat.float()))

@@ -1,4 +1,4 @@
-"""Which lists train, validate and test: several folders, shares that are kept back, folds of others' making."""
+"""Training, validation and test lists: several folders, held-out shares, given folds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_hold_out_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
 
 
 def test_hold_out_refuses_to_hold_out_all() -> None:
-    with pytest.raises(UserError, match=r"data\.validation_fraction: keeps back all the texts there are"):
+    with pytest.raises(UserError, match=r"data\.validation_fraction: leaves no query to train on"):
         hold_out(questions(["a", "a", "a"]), 0.1, 1)
 
 
@@ -50,7 +50,7 @@ def test_folds_data_refuses_too_few_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize("share", [0, 0.25, 0.5])
 @pytest.mark.parametrize("named", [False, True])
 def test_lists_data_refuses_shared_queries(tmp_path: Path, share: float, named: bool) -> None:
-    """All of them are counted at once, whatever is kept back: by id and, under other ids, by text."""
+    """All are counted at once, before any are held out: by id and, under other ids, by text."""
     texts = [f"how do I fix it, question {i}" for i in range(20)]
     everything = questions(texts)
     for name, rows in (("train", range(10)), ("validation", range(10, 15)), ("test", [*range(7, 12), 15, 16])):

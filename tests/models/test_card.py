@@ -97,10 +97,10 @@ def test_card_of_a_feature_model_has_no_code(tmp_path: Path, home: Path) -> None
 def test_card_escapes_markup(tmp_path: Path) -> None:
     lists = make_lists(tmp_path / "<b>x")
     folder = tmp_path / "<img src=x>"
-    words = (
-        "--data ListsData --data.validation_fraction 0.3 --epochs 1 --loss ListNet --model MLP --model.columns [bm25]"
+    words = "--data ListsData --data.validation_fraction 0.3 --epochs 1 --loss ListNet --model MLP"
+    train(
+        [*words.split(), "--model.columns", "[bm25]", "--data.train", str(lists.store.folder), "--output", str(folder)]
     )
-    train([*words.split(), "--data.train", str(lists.store.folder), "--output", str(folder)])
     card = (folder / "best" / "README.md").read_text().partition("\n---\n\n")[2]
     assert "# &lt;img src=x>" in card and "<img" not in card and "<b>" not in card
 
