@@ -47,6 +47,9 @@ class Prompt:
     instructed: str | None = None
     instruction: str | None = None
 
+    def __post_init__(self) -> None:
+        self.text()  # which refuses an instruction without a place
+
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, model_type: str, instruction: str | None = None) -> Self:
         """Read the tokenizer's chat template, as sentence-transformers renders it.
@@ -72,18 +75,13 @@ class Prompt:
         plain = str(tokenizer.apply_chat_template(pair, tokenize=False))
         told = formatter.prepend_prompt_to_messages([pair], INSTRUCTION)[0]
         instructed = str(tokenizer.apply_chat_template(told, tokenize=False))
-        return cls(_checked(plain), instructed if INSTRUCTION in instructed else None)._with(instruction)
+        return cls(_checked(plain), instructed if INSTRUCTION in instructed else None, instruction or None)
 
     @classmethod
     def of_text(cls, text: str, instruction: str | None = None) -> Self:
         """Make a prompt of a text with the places ``{query}``, ``{document}`` and perhaps ``{instruction}``."""
         plain = _checked(text.replace(INSTRUCTION, ""))
-        return cls(plain, text if INSTRUCTION in text else None)._with(instruction)
-
-    def _with(self, instruction: str | None) -> Self:
-        prompt = type(self)(self.plain, self.instructed, instruction or None)
-        prompt.text()
-        return prompt
+        return cls(plain, text if INSTRUCTION in text else None, instruction or None)
 
     def text(self, instruction: str | None = None) -> str:
         """Return the text with an instruction, by default that of the prompt."""

@@ -33,15 +33,15 @@ class Start(nn.Module):
     """The first stage's share of the scores: ``w`` for each column, trained with the head's rate, not decayed.
 
     Args:
-        weight: ``w`` of all columns together before the first step; None where nobody says.
-        saved: ``w`` of each column that was trained together with the text part, for the same z; None without.
+        columns: the columns.
+        initial: ``w`` of each column before the first step.
     """
 
-    def __init__(self, columns: Sequence[str], weight: float | None = None, saved: list[float] | None = None) -> None:
+    def __init__(self, columns: Sequence[str], initial: Sequence[float]) -> None:
         super().__init__()
         if len(set(columns)) < len(columns):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
-        self.columns, self.weight, self.saved = list(columns), weight, saved
+        self.columns, self.initial = list(columns), list(initial)
         zeros = torch.zeros(len(columns))
         self.weights = nn.Parameter(zeros) if columns else zeros
         self.begin()
@@ -49,24 +49,16 @@ class Start(nn.Module):
     @classmethod
     def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Start:
         """Take columns and weight as given, else from a contract; see :class:`rerank.CrossEncoder`."""
-        before = contract.get("start", {})
-        chosen = [columns] if isinstance(columns, str) else before.get("columns") if columns is None else columns
-        if not chosen:
-            if weight is not None:
-                raise UserError("model.start_weight: has no effect without model.start; name the columns there")
-            return cls([])
-        same = weight is None and before.get("columns") == list(chosen)
-        return cls(chosen, weight, before["weights"] if same else None)
+        saved = contract.get("start", {})
+        chosen = [columns] if isinstance(columns, str) else saved.get("columns", []) if columns is None else columns
+        if weight is None and chosen == saved.get("columns"):
+            return cls(chosen, saved["weights"])
+        if weight is not None and not chosen:
+            raise UserError("model.start_weight: has no effect without model.start; name the columns there")
+        return cls(chosen, [(WEIGHT if weight is None else weight) / len(chosen)] * len(chosen) if chosen else [])
 
     def begin(self) -> None:
-        if self.saved is not None:
-            self.set(self.saved)
-        elif self.columns:
-            self.share(WEIGHT if self.weight is None else self.weight)
-
-    def share(self, weight: float) -> None:
-        """Set equal ``w`` of this sum."""
-        self.set([weight / len(self.columns)] * len(self.columns))
+        self.set(self.initial)
 
     def set(self, weights: Sequence[float]) -> None:
         with torch.no_grad():
