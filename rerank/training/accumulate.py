@@ -18,7 +18,6 @@ from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import log
 from rerank.scoring.shared import deal
-from rerank.scoring.together import together
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
 from rerank.training.forward import UNLIMITED, ChunkedForward, Mode, RngSnapshot, backpropagate
@@ -26,9 +25,6 @@ from rerank.training.targets import ActiveTerm, MicroBatchLoss, Targets
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-
-QUERIES_NAMED = 5
-"""Largest number of queries that an error names."""
 
 
 class StepResult(NamedTuple):
@@ -239,24 +235,14 @@ class GradientAccumulator:
         mine = sum((loss.totals for loss in losses), counts.to(self.accelerator.device))
         loss, dead, documents, stop = self.accelerator.reduce(mine, "sum").tolist()
         if not np.isfinite(loss):
-            with together():  # the process that knows the cause says it for all
-                self._check(losses, step)
+            raise not_finite("a score, or the loss,", step, self.accelerator.mixed_precision)
         return StepResult(loss / self.accelerator.num_processes, int(documents), lists, int(dead), stop > 0)
 
-    def _check(self, losses: list[MicroBatchLoss], step: int) -> None:
-        """Raise for a loss that is not finite, and name its queries."""
-        wrong = [sample for loss in losses if not loss.totals[0].isfinite() for sample in loss.samples]
-        if wrong:
-            ids = [self.lists.query_ids[sample.query] for sample in wrong]
-            more = f" and {len(ids) - QUERIES_NAMED} more" if len(ids) > QUERIES_NAMED else ""
-            where = f", queries {', '.join(ids[:QUERIES_NAMED])}{more}"
-            raise not_finite("a score, or the loss,", step, self.accelerator.mixed_precision, where)
 
-
-def not_finite(what: str, step: int, precision: str, where: str = "") -> UserError:
+def not_finite(what: str, step: int, precision: str) -> UserError:
     """Describe a number that is not finite, and the way out."""
     other = "" if precision == "no" else ", or set precision to fp32"
-    return UserError(f"{what} is not finite at step {step}{where}; lower optimization.encoder_lr and head_lr{other}")
+    return UserError(f"{what} is not finite at step {step}; lower optimization.encoder_lr and head_lr{other}")
 
 
 def _filler(lists: list[ListSample]) -> list[ListSample]:

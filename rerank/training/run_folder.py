@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
@@ -139,12 +140,15 @@ class RunFolder:
         write_json(self.path / ENVIRONMENT, self._environment | {"seconds": seconds})
         results.save(self.path / RESULTS)
 
-    def keep_metrics(self, step: int) -> None:
-        """Forget what was logged after the step that the run resumes from."""
+    def keep_metrics(self, step: int, epoch: int) -> None:
+        """Forget what was logged after the step and the last whole epoch that the run resumes from."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
         with atomic_write(path) as file:
-            file.writelines(line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step)
+            for line in lines:
+                values = json.loads(line) if line.endswith("\n") else {"step": math.inf}  # cut by a kill
+                if values["step"] <= step and values.get("epoch", 0) <= epoch:
+                    file.write(line)
 
     def add_metrics(self, values: dict[str, Any]) -> None:
         """Append a line to ``metrics.jsonl``."""

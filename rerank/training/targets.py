@@ -140,7 +140,7 @@ class MicroBatchLoss:
     def __init__(
         self, samples: list[ListSample], terms: Sequence[ActiveTerm], targets: Targets, device: torch.device
     ) -> None:
-        self.samples, self.terms, self._sums, self._device = samples, terms, targets.sums, device
+        self.terms, self._sums, self._device = terms, targets.sums, device
         lengths = np.array([len(sample.rows) for sample in samples])
         self.documents = int(lengths.sum())
         self.totals = torch.zeros(4, device=device)

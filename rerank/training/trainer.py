@@ -84,7 +84,7 @@ class Trainer:
             log.info("resuming at step %d of %d", state.step, self.steps)
         accumulator = self._accumulator(state)
         if self.main:
-            self.folder.keep_metrics(state.step)
+            self.folder.keep_metrics(state.step, state.epoch)
         self._start_trackers(state)
         try:
             with stops.finishing():

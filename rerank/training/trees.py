@@ -62,7 +62,7 @@ class TreeTrainer:
         for lists in self.measurer.lists.values():
             self.model.check(lists)
         self.folder.open()
-        self.folder.keep_metrics(0)
+        self.folder.keep_metrics(0, 0)
         log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
         try:

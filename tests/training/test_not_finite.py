@@ -31,7 +31,7 @@ from rerank.training.trees import Objective
 from tests.builders import train, write_features
 from tests.training.helpers import accumulator_of, by_two, whole_batch
 
-REFUSED = r"a score, or the loss, is not finite at step 3, queries \S+, .*; lower optimization\.encoder_lr and head_lr"
+REFUSED = r"a score, or the loss, is not finite at step 3; lower optimization\.encoder_lr and head_lr"
 
 
 @pytest.fixture
