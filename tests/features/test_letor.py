@@ -38,7 +38,7 @@ def columns(lists: Lists) -> Array:
     return lists.matrix(["features"])
 
 
-def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_letor_lists_keep_the_order_of_the_file(tmp_path: Path) -> None:
     file = write(
         tmp_path / "train.txt",
         "# a comment\n"
@@ -62,7 +62,7 @@ def test_lines_become_lists_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zero_based", [True, False])
 @pytest.mark.parametrize("share", [1.0, 0.2])
-def test_scikit_learn_reads_the_same(tmp_path: Path, zero_based: bool, share: float, monkeypatch) -> None:
+def test_letor_lists_equal_scikit_learn(tmp_path: Path, zero_based: bool, share: float, monkeypatch) -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(400, 13)) * (rng.random((400, 13)) < share)
     features[17, [0, 12]] = 3  # so that the sparse file has the first and the last feature as well
@@ -91,7 +91,7 @@ def made_file() -> str:
 
 
 @pytest.mark.parametrize(("ending", "size"), [("", 50), ("", 1000), *((ending, 1000) for ending in COMPRESSED)])
-def test_blocks_and_compression_do_not_matter(
+def test_letor_lists_ignore_blocks_and_compression(
     tmp_path: Path, size: int, ending: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = made_file()
@@ -121,7 +121,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_faults_are_refused_with_file_and_line(
+def test_letor_lists_name_file_and_line_of_faults(
     tmp_path: Path, bad: str, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
     monkeypatch.setattr(svmlight, "read_blocks", lambda path, read=svmlight.read_blocks: read(path, 40))
@@ -132,7 +132,7 @@ def test_faults_are_refused_with_file_and_line(
     assert not [found for found in cache.iterdir() if found.is_dir() and found.name != "hashes"], "nothing half-written"
 
 
-def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_letor_lists_count_values_beyond_float32_as_missing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     largest = "179769313486231570" + "0" * 291
     text = f"1 qid:1 1:{largest} 2:1\n0 qid:1 1:2 2:-1.797e308\n0 qid:1 1:3.4e38 2:4\n"
     lists = letor_lists(write(tmp_path / "train.txt", text))
@@ -140,7 +140,7 @@ def test_istellas_largest_doubles_count_as_missing(tmp_path: Path, caplog: pytes
     assert "2 values are beyond float32" in caplog.text
 
 
-def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path: Path, cache: Path) -> None:
+def test_letor_lists_parse_a_file_again_when_it_changes(tmp_path: Path, cache: Path) -> None:
     file = write(tmp_path / "train.txt", "1 qid:1 1:1\n")
     first = letor_lists(file)
     made = (first.store.folder / "documents.arrow").stat()
@@ -171,7 +171,7 @@ def parts(folder: Path, **options: Any) -> list[Lists]:
     return [lists for lists in (splits.train, splits.validation, splits.test) if lists is not None]
 
 
-def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> None:
+def test_splits_require_the_features_of_the_training_file(tmp_path: Path) -> None:
     fold(tmp_path, "1 qid:1 1:1 3:1\n", "1 qid:2 1:5\n", "1 qid:3 2:6\n")
     assert [columns(part).tolist() for part in parts(tmp_path)[1:]] == [[[5, 0, 0]], [[0, 6, 0]]]
     for index in (4, 0):
@@ -183,7 +183,7 @@ def test_test_files_have_the_features_of_the_training_file(tmp_path: Path) -> No
     assert columns(parts(tmp_path)[2]).tolist() == [[0, 0, 6, 0]]
 
 
-def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: Path) -> None:
+def test_splits_hold_out_training_queries_without_a_validation_file(tmp_path: Path) -> None:
     folder = fold(tmp_path, "".join(f"1 qid:{q} 1:{q}\n" for q in range(40)), None, "1 qid:x 1:1\n")
     one, other = (LetorData(str(folder)).splits(seed) for seed in (0, 1))
     assert one.validation is not None
@@ -196,7 +196,7 @@ def test_a_share_of_the_training_queries_validates_where_no_file_does(tmp_path: 
     assert named.train.query_ids == one.train.query_ids
 
 
-def test_queries_of_few_documents_can_be_left_out(tmp_path: Path) -> None:
+def test_min_documents_leaves_out_short_lists(tmp_path: Path) -> None:
     text = "".join(f"{i % 2} qid:{qid} 1:{i}\n" for qid, size in ((1, 1), (2, 3), (3, 2)) for i in range(size))
     folder = fold(tmp_path, text, text.replace("qid:", "qid:v"), text.replace("qid:", "qid:t"))
     found = parts(folder, min_documents=2)
@@ -205,7 +205,7 @@ def test_queries_of_few_documents_can_be_left_out(tmp_path: Path) -> None:
     assert len(parts(folder)[0]) == 3
 
 
-def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
+def test_path_may_be_the_beginning_of_file_names(tmp_path: Path) -> None:
     """As Yahoo's have."""
     for name, text in (("train", "1 qid:1 1:1\n"), ("valid", "0 qid:2 1:2\n"), ("test", "2 qid:3 1:3\n")):
         write(tmp_path / f"set1.{name}.txt", text)
@@ -214,7 +214,7 @@ def test_files_may_have_a_common_beginning(tmp_path: Path) -> None:
         parts(tmp_path / "set2")
 
 
-def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
+def test_letor_data_refuses_wrong_arguments(tmp_path: Path) -> None:
     fold(tmp_path / "Fold1", "1 qid:1 1:1\n", "1 qid:1 1:1\n", None)
     for arguments, said in (
         ({}, r"data\.path: no .*train\.txt .*; choose data.fold among Fold1"),
@@ -230,15 +230,9 @@ def test_what_cannot_be_asked_for(tmp_path: Path) -> None:
             LetorData(**wrong)
 
 
-def test_made_up_ids_do_not_meet_those_of_the_file(tmp_path: Path, home: Path) -> None:
+def test_new_document_ids_differ_from_those_of_the_file(tmp_path: Path, home: Path) -> None:
     """The second X would be called X#2, as the third row is; the row without an id 4, as the fifth is."""
     named = ["# docid = X", "# docid = X", "# docid = X#2", "", "# docid = 4"]
     text = "".join(f"{i % 2} qid:1 1:{i} {name}\n" for i, name in enumerate(named))
     lists = letor_lists(write(tmp_path / "train.txt", text))
     assert lists.document_ids(lists.documents) == ["X", "X#2#", "X#2", "4#", "4"]
-
-
-def test_a_missing_folder_comes_before_its_folds(tmp_path: Path) -> None:
-    for fold in (None, 1):
-        with pytest.raises(UserError, match=r"data\.path: no .*nowhere"):
-            LetorData(str(tmp_path / "nowhere"), fold=fold).splits(1)

@@ -40,7 +40,7 @@ def random_lists(rows: int = 300, width: int = 5) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("make", ALL)
 @given(train=features(), unseen=features())
-def test_finite_features_stay_finite_and_the_input_as_it_was(make: type[Normaliser], train, unseen) -> None:
+def test_apply_keeps_features_finite_and_its_input_unchanged(make: type[Normaliser], train, unseen) -> None:
     unseen = (np.resize(unseen[0], (len(unseen[0]), train[0].shape[1])), unseen[1])
     normaliser = make().fit(*train)
     for matrix, offsets in (train, unseen):
@@ -54,7 +54,7 @@ def test_finite_features_stay_finite_and_the_input_as_it_was(make: type[Normalis
 
 @pytest.mark.parametrize("make", ALL)
 @given(train=features())
-def test_a_normaliser_read_back_from_json_does_the_same(make: type[Normaliser], train) -> None:
+def test_state_round_trips_through_json(make: type[Normaliser], train) -> None:
     fitted = make().fit(*train)
     again = type(fitted)()
     again.load_state(json.loads(json.dumps(fitted.state())))
@@ -62,7 +62,7 @@ def test_a_normaliser_read_back_from_json_does_the_same(make: type[Normaliser], 
 
 
 @pytest.mark.parametrize("make", [QueryZScore, Standardise])
-def test_features_that_are_constant_become_zero(make: type[Normaliser]) -> None:
+def test_constant_features_become_zero(make: type[Normaliser]) -> None:
     matrix, offsets = random_lists()
     matrix[:, 2] = 0.1  # not exact in binary: its mean is, only where it is taken with care
     result = make().fit(matrix, offsets).apply(matrix, offsets)
@@ -70,7 +70,7 @@ def test_features_that_are_constant_become_zero(make: type[Normaliser]) -> None:
 
 
 @given(lists=features(tame))
-def test_z_scores_are_scipys(lists) -> None:
+def test_query_z_scores_equal_scipy(lists) -> None:
     matrix, offsets = lists
     result = QueryZScore().apply(matrix, offsets)
     for start, end in itertools.pairwise(offsets):
@@ -83,16 +83,14 @@ def test_z_scores_are_scipys(lists) -> None:
 
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 @pytest.mark.parametrize("make", ALL)
-def test_how_lists_are_cut_into_blocks_does_not_matter(
-    make: type[Normaliser], rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_does_not_depend_on_blocks(make: type[Normaliser], rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     matrix, offsets = random_lists()
     whole = make().fit(matrix, offsets).apply(matrix, offsets)
     monkeypatch.setattr(normalise, "ROWS", rows)
     assert make().fit(matrix, offsets).apply(matrix, offsets) == pytest.approx(whole, rel=1e-6)
 
 
-def test_standardising_is_scikit_learns_on_training_and_on_unseen_lists() -> None:
+def test_standardise_equals_scikit_learn() -> None:
     matrix, offsets = random_lists()
     theirs = StandardScaler().fit(matrix.astype(np.float64))
     ours = Standardise().fit(matrix, offsets)
@@ -100,7 +98,7 @@ def test_standardising_is_scikit_learns_on_training_and_on_unseen_lists() -> Non
         assert ours.apply(other, offsets) == pytest.approx(theirs.transform(other.astype(np.float64)), rel=1e-5)
 
 
-def test_shifted_log_of_what_is_never_negative() -> None:
+def test_shifted_log_transforms_features_that_are_never_negative() -> None:
     """Columns: as they are, by the first argument negated, by the second left alone, negative in training."""
     train = np.array([[0.99, -0.99, 5, 3], [0, 0, 7, -3]], dtype=np.float32)
     fitted = ShiftedLog(negated=[2], plain=[3]).fit(train, np.array([0, 2]))

@@ -12,7 +12,7 @@ from rerank.losses import DirectMetric
 from rerank.relaxations import NeuralSort, Relaxation, SmoothI, TwinSigmoid
 
 
-def test_twin_sigmoid_gradient_by_hand() -> None:
+def test_twin_sigmoid_gradient_is_the_papers() -> None:
     """Two documents, the relevant one below: Yu's Eqs 17, 18, 20, 21 and 32 (with 1/ln 2) for each gradient."""
     gap = 1.5
     z = 1 / (1 + math.exp(gap))  # sigmoid of s_i - s_j for the relevant document i
@@ -27,7 +27,7 @@ def test_twin_sigmoid_gradient_by_hand() -> None:
         torch.testing.assert_close(gradient, expected)
 
 
-def test_what_does_not_go_together_is_refused_at_once() -> None:
+def test_constructor_refuses_unsupported_measures() -> None:
     with pytest.raises(UserError, match="did you mean"):
         DirectMetric("nDGC@10", SmoothI())
     for name in ("AP", "P@5", "RR", "nERR@5"):
@@ -35,6 +35,6 @@ def test_what_does_not_go_together_is_refused_at_once() -> None:
             DirectMetric(name, NeuralSort(transposed=True))
 
 
-def test_a_relaxation_must_be_of_a_family() -> None:
+def test_relaxations_must_derive_from_a_family() -> None:
     with pytest.raises(ValueError, match="RankIndicators or SoftRanks"):
         DirectMetric("nDCG", Relaxation())(torch.zeros(1, 2), torch.tensor([[1, 0]]))

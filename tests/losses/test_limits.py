@@ -41,7 +41,7 @@ lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
 @pytest.mark.parametrize("name", LIMITS)
 @settings(max_examples=5, deadline=None)
 @given(lists=lists_of_grades)
-def test_the_limit_is_the_exact_measure(name: str, lists: list[list[Doc]]) -> None:
+def test_relaxed_measure_tends_to_the_exact_one(name: str, lists: list[list[Doc]]) -> None:
     relaxation = LIMITS[name]
     if isinstance(relaxation, OptimalTransport):  # Sinkhorn takes very long where scores are close
         lists = [[(float(sum(other < s for other, _ in docs)), y) for s, y in docs] for docs in lists]

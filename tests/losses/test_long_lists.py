@@ -19,7 +19,7 @@ LOSSES |= {
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_five_thousand_documents(loss: Loss) -> None:
+def test_losses_handle_5000_documents(loss: Loss) -> None:
     scores = torch.randn(1, 5000, generator=torch.Generator().manual_seed(1))
     scores[0, :5] += 3  # some of the relevant documents come among the first ten
     labels, scores = torch.zeros(1, 5000), scores.requires_grad_()

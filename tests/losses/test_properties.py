@@ -47,7 +47,7 @@ def close(actual: Tensor, expected: Tensor, atol: float) -> None:
 @every_loss
 @quick
 @given(data=st.data())
-def test_padding_changes_nothing(case: Case, data: st.DataObject) -> None:
+def test_loss_ignores_padding(case: Case, data: st.DataObject) -> None:
     """Where pads are, what they hold and how many there are changes neither value nor gradient."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
@@ -75,7 +75,7 @@ def test_padding_changes_nothing(case: Case, data: st.DataObject) -> None:
 @every_loss
 @quick
 @given(data=st.data())
-def test_a_batch_is_its_lists(case: Case, data: st.DataObject) -> None:
+def test_batch_loss_combines_single_lists(case: Case, data: st.DataObject) -> None:
     """A batch is its lists one by one: their mean (sum, each) over those that can teach, weighted."""
     lists = data.draw(ranked_lists(case))
     scores, labels, mask, seeds = batch(lists)
@@ -101,7 +101,7 @@ def test_a_batch_is_its_lists(case: Case, data: st.DataObject) -> None:
 @every_defined_loss
 @quick
 @given(data=st.data())
-def test_order_and_shift_change_nothing(case: Case, data: st.DataObject) -> None:
+def test_loss_ignores_order_and_shift(case: Case, data: st.DataObject) -> None:
     """Documents in another order: the same value, the gradient in that order. Shifted scores: no change."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
@@ -127,7 +127,7 @@ def test_order_and_shift_change_nothing(case: Case, data: st.DataObject) -> None
 @every_defined_loss
 @quick
 @given(data=st.data())
-def test_value_and_gradient_are_the_definition(case: Case, data: st.DataObject) -> None:
+def test_value_and_gradient_equal_the_definition(case: Case, data: st.DataObject) -> None:
     """Value and gradient are those of the plain definition (where a gradient is stated, of that)."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
@@ -194,7 +194,7 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
 
 
 @every_loss
-def test_extremes_stay_finite(case: Case) -> None:
+def test_loss_is_finite_at_extremes(case: Case) -> None:
     """Finite value and gradient, on the graph, of the dtype of the scores."""
     for name, (scores, labels, mask) in extremes().items():
         for dtype, reduction in ((torch.float32, "none"), (torch.float32, "mean"), (torch.float64, "none")):
@@ -208,7 +208,7 @@ def test_extremes_stay_finite(case: Case) -> None:
 
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=str)
-def test_half_precision_is_float32(case: Case, dtype: torch.dtype) -> None:
+def test_half_precision_equals_float32(case: Case, dtype: torch.dtype) -> None:
     """Half-precision scores, and autocast, give the loss that float32 gives on the same scores."""
     generator = torch.Generator().manual_seed(3)
     scores = torch.randn(4, 9, generator=generator).to(dtype)
@@ -229,7 +229,7 @@ def test_half_precision_is_float32(case: Case, dtype: torch.dtype) -> None:
 
 
 @every_loss
-def test_the_host_never_waits(case: Case) -> None:
+def test_loss_never_synchronises(case: Case) -> None:
     """On a device the host never waits: on tensors without values, asking for one (`item`, `nonzero`) raises."""
     if "FastSoftSort" in case.name or "WassRank" in case.name:
         pytest.skip("projects scores on the CPU, or counts grades")

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rerank import losses
-from rerank.errors import UserError
 from rerank.losses import DirectMetric, Loss, load_all
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from rerank.settings.described import described
@@ -33,17 +32,12 @@ MEANT = {
 }
 
 
-def test_every_shorthand_is_here() -> None:
+def test_all_shorthands_are_tested() -> None:
     shorthands = {name for name, kind in load_all().items() if kind.__module__ == "rerank.losses.shorthands"}
     assert shorthands == set(MEANT)
 
 
-def test_smoothi_takes_the_gain_of_ranks() -> None:
-    """What the name does not say: its expected grade has a gain, as in the paper."""
-    assert losses.SmoothINDCG().relaxation.gain_of == "ranks"
-
-
-def test_settings_reach_the_relaxation() -> None:
+def test_arguments_reach_the_relaxation() -> None:
     loss = losses.SmoothINDCG("nDCG@10", alpha=3, delta=0.2, reduction="sum")
     assert repr(loss.relaxation) == repr(SmoothI(alpha=3, delta=0.2))
     assert (str(loss.measure), loss.reduction) == ("nDCG@10", "sum")
@@ -63,7 +57,7 @@ def test_shorthand_is_the_direct_metric_of_its_paper(name: str, meant: DirectMet
     assert settings == {"measure": str(meant.measure), "reduction": "mean", **meant.relaxation.arguments()}
 
 
-def test_a_configuration_makes_what_python_makes(tmp_path: Path) -> None:
+def test_configurations_make_the_same_losses_as_python(tmp_path: Path) -> None:
     parser = make_parser("train", load_all)
     parser.add_argument("--config", action="config")
     parser.add_argument("--loss", type=Loss | None)
@@ -79,11 +73,3 @@ def test_a_configuration_makes_what_python_makes(tmp_path: Path) -> None:
     given = read("--loss.alpha=10", "--loss.measure", "AP", "--loss.stop_gradient=false")
     assert given == described(losses.SmoothINDCG(alpha=10.0, delta=0.2, measure="AP", stop_gradient=False))
     assert read("--loss", "TwinSigmoidAP", "--loss.gradient=1") == described(losses.TwinSigmoidAP(gradient=1))
-    for words, named in [
-        (["--loss.alpha=steep"], "alpha"),
-        (["--loss=TwinSigmoidAP", "--loss.gradient=4"], "gradient"),
-        (["--loss.alhpa=3"], "alhpa"),
-        (["--loss=SmoothNDCG"], "did you mean 'SmoothINDCG'"),
-    ]:
-        with pytest.raises(UserError, match=named):
-            read(*words)

@@ -18,7 +18,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_exact_values_are_those_of_evaluation(name: str, seed: int) -> None:
+def test_exact_equals_evaluation(name: str, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     lists, size = 12, 17
     scores = torch.randperm(lists * size, generator=generator).reshape(lists, size).double() / 7 - 10
@@ -35,7 +35,7 @@ def test_exact_values_are_those_of_evaluation(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("relaxation", [SoftSort(), NeuralSort(), Exact()], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_computed_in_float32(relaxation: Relaxation, dtype: torch.dtype) -> None:
+def test_relaxed_computes_half_precision_in_float32(relaxation: Relaxation, dtype: torch.dtype) -> None:
     scores = torch.randn(2, 20, generator=torch.Generator().manual_seed(0)).to(dtype)
     labels = torch.arange(20).expand(2, 20) % 19
     for name in ("nDCG(dcg='exp-log2')@10", "nERR@10"):

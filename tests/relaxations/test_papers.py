@@ -1,4 +1,4 @@
-"""What the papers' tables say about the relaxations themselves."""
+"""Tables of the papers about the relaxations themselves."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def full(batch: int, size: int) -> torch.Tensor:
     return torch.ones(batch, size, dtype=torch.bool)
 
 
-def test_numbers_are_uniform_and_independent() -> None:
+def test_uniform_numbers_are_independent() -> None:
     numbers = uniform(torch.arange(400), full(400, 500))
     assert 0 < numbers.min() < 1e-4 and 1 - 1e-4 < numbers.max() < 1
     share = torch.histc(numbers, 50, 0, 1) / numbers.numel()
@@ -26,7 +26,7 @@ def test_numbers_are_uniform_and_independent() -> None:
         assert torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].abs() < 5 / math.sqrt(a.numel())
 
 
-def test_without_seeds_numbers_come_from_the_generator_of_torch() -> None:
+def test_uniform_uses_the_generator_of_torch_without_seeds() -> None:
     torch.manual_seed(1)
     first, second = uniform(None, full(2, 3)), uniform(None, full(2, 3))
     torch.manual_seed(1)
@@ -40,7 +40,7 @@ def test_gumbel_has_its_mean_and_variance() -> None:
     assert abs(noise.var() / (math.pi**2 / 6) - 1) < 0.03
 
 
-def test_ties_are_broken_evenly_and_only_ties() -> None:
+def test_order_shuffles_ties_evenly() -> None:
     scores = torch.tensor([2.0, 1.0, 1.0, 1.0, 0.0]).expand(6000, 5)
     mask = full(6000, 5)
     ranks = ranks_of(order_of(scores, mask, torch.arange(6000), shuffle=True))
@@ -60,9 +60,7 @@ def test_order_puts_pads_last_and_keeps_ties_unless_told_to_shuffle() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(seeds, min_size=1, max_size=5), st.integers(0, 3), st.data())
-def test_numbers_belong_to_the_list_and_the_place_among_real_documents(
-    values: list[int], draw: int, data: st.DataObject
-) -> None:
+def test_uniform_depends_on_seed_and_place_alone(values: list[int], draw: int, data: st.DataObject) -> None:
     batch = uniform(torch.tensor(values), full(len(values), 6), draw)
     places = sorted(data.draw(st.permutations(range(11)))[:6])
     mask = torch.zeros(1, 11, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""What SmoothI's paper claims, what holds, and what helps."""
+"""SmoothI against the claims of its paper."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def normal(size: int, lists: int = 200) -> Tensor:
 
 @pytest.mark.parametrize(("dtype", "late", "close"), [(torch.float64, 300, 1e-9), (torch.float32, 150, 1e-3)])
 @pytest.mark.parametrize("delta", [0.1, 0.8])
-def test_ranks_beyond_the_collapse(dtype: torch.dtype, late: int, close: float, delta: float) -> None:
+def test_expected_values_are_exact_at_late_ranks(dtype: torch.dtype, late: int, close: float, delta: float) -> None:
     """Long lists, one with pads: the recursion and its gradient down to the last rank, also weighed at late ranks."""
     size = 400
     mask = torch.ones(2, size, dtype=torch.bool)

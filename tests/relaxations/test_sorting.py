@@ -1,4 +1,4 @@
-"""NeuralSort, SoftSort, OptimalTransport and FastSoftSort: against their definitions, and what is said of them."""
+"""NeuralSort, SoftSort, OptimalTransport and FastSoftSort against their definitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def every(scores: Tensor) -> Tensor:
     return torch.ones_like(scores, dtype=torch.bool)
 
 
-def test_lists_stop_one_by_one() -> None:
+def test_neural_sort_stops_each_list_by_itself() -> None:
     """A list that has converged stays as it is, however long others in its batch take."""
     easy, hard = torch.tensor([9.0, 5.0, 1.0]), torch.tensor([0.0, 0.3, 0.31])
     both, mask = torch.stack([easy, hard]).double(), torch.ones(2, 3, dtype=torch.bool)
@@ -34,7 +34,7 @@ def test_lists_stop_one_by_one() -> None:
     [NeuralSort(0.5), NeuralSort(0.5, sinkhorn=0), SoftSort(0.5), OptimalTransport(), OptimalTransport(0.02)],
     ids=repr,
 )
-def test_indicators_are_distributions_and_ties_share_their_ranks(relaxation: NeuralSort) -> None:
+def test_indicators_are_distributions_that_ties_share(relaxation: NeuralSort) -> None:
     scores = torch.tensor([[2.0, 0.5, 2.0, -1.0], [0.0, 1.0, 2.0, 3.0]], dtype=torch.float64)
     rows = relaxation.indicators(scores, every(scores), 4)
     assert (rows >= 0).all()
@@ -52,14 +52,14 @@ def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
     return relaxation.ranks(Batch(scores, torch.zeros_like(scores), every(scores), rows))
 
 
-def test_soft_ranks_go_from_exact_ones_with_ties_to_all_alike() -> None:
+def test_fast_soft_sort_goes_from_exact_to_equal_ranks() -> None:
     tied = torch.tensor([[1.0, 7.0, 1.0]], dtype=torch.float64)
     sharp, smooth = (_ranks(FastSoftSort(strength), tied)[0] for strength in (1e-3, 1e6))
     assert sharp.tolist() == pytest.approx([2.5, 1, 2.5], abs=1e-6)
     assert smooth.tolist() == pytest.approx([2, 2, 2], abs=1e-4)
 
 
-def test_draws_belong_to_the_seed_and_without_noise_are_none() -> None:
+def test_neural_sort_draws_depend_on_the_seed() -> None:
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
     labels, seeds = torch.arange(27).reshape(3, 9) % 3, torch.tensor([5, 6, 5])
     noisy, silent, plain = (
@@ -70,7 +70,7 @@ def test_draws_belong_to_the_seed_and_without_noise_are_none() -> None:
     torch.testing.assert_close(silent(scores, labels), plain(scores, labels))
 
 
-def test_settings_that_do_not_go_together_are_refused() -> None:
+def test_constructors_refuse_contradictory_settings() -> None:
     for wrong in ({"sinkhorn": -1}, {"sinkhorn": 0, "transposed": True}):
         with pytest.raises(ValueError, match="sinkhorn"):
             NeuralSort(**wrong)
@@ -80,7 +80,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.1, 1.0, 10.0]))
-def test_soft_ranks_are_the_projection_on_the_permutahedron(values: list[float], strength: float) -> None:
+def test_fast_soft_sort_projects_on_the_permutahedron(values: list[float], strength: float) -> None:
     """A point of a convex set is the nearest one if no corner lies further in the direction of the target."""
     scores, size = torch.tensor([values], dtype=torch.float64), len(values)
     ranks = _ranks(FastSoftSort(strength), scores)[0]
