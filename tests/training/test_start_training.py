@@ -16,17 +16,15 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists
-from rerank.losses import DirectMetric, PairwiseHinge
-from rerank.losses.base import Loss
+from rerank.losses import DirectMetric
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.start import last_layer
 from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.trainer import make_optimizer
 from tests.builders import make_lists, train
-from tests.training.helpers import assert_equal, assert_same_runs, gradients, metrics, stopping_at
+from tests.training.helpers import assert_same_runs, gradients, metrics, stopping_at
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -37,27 +35,6 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     frame = make_lists(tmp_path_factory.mktemp("start"), [60, 1, 2, 40, 57, 3]).to_dataframe()
     frame["other"] = np.random.default_rng(0).normal(size=len(frame)).astype(np.float32)
     return Lists.from_dataframe(frame, name="start")
-
-
-def make(folder: Path) -> CrossEncoder:
-    torch.manual_seed(0)
-    model = CrossEncoder(str(folder), start=["bm25", "other"], **LENGTHS)
-    torch.nn.init.normal_(last_layer(model.network).weight)
-    model.start.set([0.5, 0.5])
-    return model
-
-
-@pytest.mark.parametrize("loss", [LOSS, PairwiseHinge()])
-@pytest.mark.parametrize("gradient", ["full", "cached"])
-@pytest.mark.parametrize("options", [{"token_budget": 300}, {"token_budget": 900, "micro_batch_size": 2}])
-def test_gradient_of_start_weights_is_the_same_in_every_mode(
-    tiny_model: Path, lists: Lists, loss: Loss, gradient: str, options: dict[str, int]
-) -> None:
-    whole = gradients(make(tiny_model), lists, loss)
-    found = gradients(make(tiny_model), lists, loss, gradient=gradient, **options)
-    assert whole[1]["start.weights"].abs().min() > 1e-4
-    assert found[0] == pytest.approx(whole[0], rel=1e-5)
-    assert_equal(found[1], whole[1])
 
 
 def test_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:

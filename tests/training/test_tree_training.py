@@ -234,14 +234,3 @@ def test_lists_without_grades_are_refused(options: list[str], tmp_path: Path) ->
         with pytest.raises(UserError, match="has anything to learn from"):
             train([*options, *loss, f"--output={tmp_path / 'run'}"])
     assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def test_lambdamart_on_mq2008_is_where_the_literature_has_it(shared_data: Path, tmp_path: Path) -> None:
-    """The five-fold test mean of nDCG@10 is .51 to .52; fold 1 is a hard one, as it is for the published baselines."""
-    words = ["--data=LetorData", f"--data.path={shared_data / 'MQ2008'}", "--data.fold=1", "--model=LightGBM"]
-    words += ["--model.num_leaves=7", "--model.min_data_in_leaf=50", "--patience=50"]
-    measures = train([*words, f"--output={tmp_path / 'run'}"])
-    lists = letor_lists(shared_data / "MQ2008" / "Fold1" / "test.txt")
-    chance = Monitor(lists, "nDCG@10")(np.random.default_rng(0).normal(size=lists.size))
-    assert 0.46 < measures["test"]["nDCG@10"] < 0.54
-    assert measures["test"]["nDCG@10"] > chance + 0.15
