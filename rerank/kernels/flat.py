@@ -4,7 +4,7 @@ A cross-encoder's score depends on the CLS vector alone. So nothing is computed 
 of the last layer only the keys and values of the other tokens. This saves 10 of BERT's 12 products there: a seventh of
 what scoring costs with 6 layers, a fourteenth with 12. A head that reads the mean of all states (ModernBERT-base's own)
 needs every row of it. A decoder's own code reads the chunk, whatever the architecture: attention alone has to know
-where texts begin (:mod:`rerank.kernels.interface`), and positions count anew in each.
+where texts begin (:func:`attention`), and positions count anew in each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayern
 """Architectures whose own layers read a flat chunk, since they attend by Transformers' interface."""
 
 NAME = "rerank"
-"""The name under which Transformers finds :func:`rerank.kernels.interface.attention`."""
+"""The name under which Transformers finds :func:`attention`."""
+
+HARMLESS = {"is_causal", "sliding_window", "position_ids", "token_type_ids"}
+HARMLESS |= {"output_attentions", "output_hidden_states", "return_dict"}
+"""Arguments of Transformers that change nothing, or are read here."""
 
 SEQUENCES = "sequences"
 """Key of a flat batch: where its rows begin."""
@@ -77,10 +81,59 @@ KINDS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 """Architectures whose encoders are made of BERT's layers, and whose heads read the CLS vector alone."""
 
 
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Compute attention as Transformers calls it: of padded texts PyTorch's own.
+
+    Raises:
+        NotImplementedError: arguments that are not known for texts end to end.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if (sequences := SEEN.get()) is None:
+        others |= {"dropout": dropout, "scaling": scaling}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
+    if more := {name for name, said in others.items() if said is not None and said is not False} - HARMLESS:
+        raise NotImplementedError(f"attention with {', '.join(sorted(more))}")
+    states, device = [query, key, value], query.device.type
+    if torch.is_autocast_enabled(device):  # as PyTorch's own does
+        states = [state.to(torch.get_autocast_dtype(device)) for state in states]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    causal = others.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    window = others.get("sliding_window")
+    near = None if window is None else window - 1  # Transformers counts the token itself
+    rate = dropout if module.training else 0.0
+    q, k, v = (state[0].transpose(0, 1) for state in states)
+    call = AttentionCall(q, k, v, sequences, scale, rate, False, near, causal, module.training)
+    return attend(call)[None], None
+
+
+def use_attention(network: Any) -> bool:
+    """Let a Transformers model use :func:`attention`; tell if its architecture leaves the choice."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    if network.config._attn_implementation == "sdpa":
+        AttentionInterface.register(NAME, attention)
+        AttentionMaskInterface.register(NAME, sdpa_mask)
+        network.set_attn_implementation(NAME)
+    return bool(network.config._attn_implementation == NAME)
+
+
 def use_flat_encoder(network: Any) -> None:
     """Let a network read chunks without padding wherever :data:`SEEN` has one; otherwise it stays what it was."""
     reads = getattr(network, "reads", "cls")
     base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
+    use_attention(network if hasattr(network, "set_attn_implementation") else base)
     if reads is None:  # a head that reads other states than CLS or their mean
         return
     if network.config.model_type in KINDS and not network.config.is_decoder:
@@ -98,9 +151,10 @@ def use_flat_encoder(network: Any) -> None:
 
 
 def use_flat_decoder(network: Any) -> None:
-    """Let a decoder read chunks without padding, if it uses :func:`rerank.kernels.interface.attention`."""
-    network.base_model.forward = MethodType(_read_lasts, network.base_model)
-    network.reads_flat = True
+    """Let a decoder read chunks without padding, if it uses :func:`attention`."""
+    if use_attention(network):
+        network.base_model.forward = MethodType(_read_lasts, network.base_model)
+        network.reads_flat = True
 
 
 def reads_flat(network: Any) -> bool:

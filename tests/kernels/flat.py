@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
-from rerank.kernels.flat import OWN_CODE, SEQUENCES, lay, use_flat_encoder
+from rerank.kernels.flat import SEQUENCES, lay, use_flat_encoder
 from rerank.kernels.flat_attention import SEEN, Sequences, having
-from rerank.kernels.interface import use_attention
 from tests.close import check_close, check_gradients, gradients_of
 
 
@@ -23,8 +22,6 @@ def network_of(kind: str, layers: int = 2, dropout: float = 0.0, **settings: Any
     sizes |= {"num_labels": 1, "initializer_range": 0.3, "pad_token_id": 1}
     config = AutoConfig.for_model(kind, **sizes | settings)
     network = AutoModelForSequenceClassification.from_config(config).eval()
-    if kind in OWN_CODE:
-        assert use_attention(network)
     use_flat_encoder(network)
     return network
 

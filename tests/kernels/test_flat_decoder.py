@@ -12,7 +12,6 @@ from torch import Tensor
 
 from rerank.kernels import flat_attention
 from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
-from rerank.kernels.interface import use_attention
 from rerank.models.text.decoder import _classify
 from tests.kernels.flat import check_flat, network_of, padded
 
@@ -41,8 +40,8 @@ def flat_network(kind: str) -> tuple[Any, Any]:
     name, settings = KINDS[kind]
     network = network_of(name, **SIZES | settings)
     exact = copy.deepcopy(network).double()
-    assert use_attention(network) and network.config._attn_implementation == NAME
     use_flat_decoder(network)
+    assert network.config._attn_implementation == NAME
     network.forward = MethodType(_classify, network)
     return network, exact
 

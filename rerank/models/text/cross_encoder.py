@@ -16,7 +16,6 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.interface import use_attention
 from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision
 from rerank.lists.scaled import scaled
@@ -26,7 +25,7 @@ from rerank.models.base import FRESH_SEED, Inputs, RanksTexts, drawn_from
 from rerank.models.card import make_card, with_mix
 from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
-from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
+from rerank.models.text.modules import default_prompt, modules_of
 from rerank.models.text.network import (
     knows_types,
     load_encoder,
@@ -162,7 +161,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
         self.tails = 0
         use_cheap_dropout(self.network)
-        use_attention(self.network.encoder if isinstance(self.network, ModularNetwork) else self.network)
         use_flat_encoder(self.network)
         self.one_length = not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer)
         if self.one_length and self.long != "truncate":

@@ -14,7 +14,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
 from rerank.kernels.flat import use_flat_decoder
-from rerank.kernels.interface import use_attention
 from rerank.lists.tokens import NOTHING, Side, encode
 from rerank.models.contract import hash_model
 from rerank.models.text.adapter import BASE as NAME
@@ -156,7 +155,7 @@ class Decoder(CrossEncoder):
             network.register_buffer("answers", torch.tensor(self.answers), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
-        if config.model_type in FLAT and use_attention(network):
+        if config.model_type in FLAT:
             use_flat_decoder(network)
         adapter = None
         if self.lora is not None:

@@ -79,7 +79,7 @@ def test_scores_do_not_depend_on_batch_mates_and_bf16_keeps_them_near(tiny_model
     assert (fast != as_bf16).mean() > 0.9, "scores that bf16 can hold would tie"
 
 
-def test_only_what_is_too_long_is_cut(tiny_model: Path) -> None:
+def test_longer_texts_are_cut(tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=4, document_length=6)
     long, longer = "heat " * 6, "heat " * 60
     assert model.predict([("a b c d", long)]) == model.predict([("a b c d e f g", longer)])
@@ -117,7 +117,7 @@ def test_models_that_are_missing_or_too_short_are_refused(tiny_model: Path, tmp_
             CrossEncoder(str(name), query_length=64, document_length=64)
 
 
-def test_half_a_sign_is_read_as_an_unknown_one(tiny_model: Path) -> None:
+def test_lone_surrogate_is_read_as_an_unknown_sign(tiny_model: Path) -> None:
     """As JSON's escapes can spell it."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=16)
     scores = model.text_scores([("wing", json.loads('"\\ud800 flow"')), ("wing", "\ufffd flow")])
