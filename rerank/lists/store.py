@@ -34,7 +34,7 @@ class Store:
         qrels: Qrels | None = None,
     ) -> None:
         self.manifest, self.folder = manifest, folder
-        self.parts: Sequence[Store] = ()
+        self.parts: Sequence[Store] = ()  # joined ones, which keep their own tokens
         self._tables: dict[str, pa.Table] = dict(tables or {})
         self._columns: dict[str, Column] = dict(columns or {})
         self._qrels = qrels
@@ -253,21 +253,22 @@ def memory_store(
     order: str | None = None,
     judgments: Judgments | None = None,
     qrels: Qrels | None = None,
+    added: Array | None = None,
 ) -> Store:
     """Make a store in memory; without tables of queries and documents, these are named by their numbers."""
     count = int(lengths.sum())
     if tables is None:
         ids = {"query_id": [f"q{i + 1}" for i in range(len(lengths))], "doc_id": list(map(str, range(1, count + 1)))}
         tables = {of: pa.table({id: pa.array(ids[id], pa.string())}) for of, id in IDS.items()}
+    ends, added = np.cumsum(lengths), np.zeros(len(lengths)) if added is None else added
     rows = {
         "query": np.repeat(np.arange(len(lengths)), lengths),
         "document": np.arange(count) if documents is None else documents,
         "grade": np.zeros(count) if grades is None else grades,
-        "added": np.zeros(count),
+        "added": np.repeat(ends - added, lengths) <= np.arange(count),
     }
-    ends = {"end": np.cumsum(lengths), "added": np.zeros(len(lengths))}
     made = dict(tables)
-    for table, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, ends)):
+    for table, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, {"end": ends, "added": added})):
         typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}
         made[table] = pa.Table.from_batches([flat_batch(schema, typed)])
     manifest = {
