@@ -54,7 +54,7 @@ class MemoryLimits:
 
 
 class Passes(NamedTuple):
-    """How a micro-batch goes through the model."""
+    """Gradient mode and number of forward passes of a micro-batch."""
 
     mode: Mode
     chunks: int

@@ -42,7 +42,7 @@ ELSEWHERE = {
 
 @dataclass
 class Optimization:
-    """How the weights move.
+    """Optimizer settings.
 
     >>> Optimization(encoder_lr=5e-6, warmup=0.2).schedule
     'linear'
@@ -80,12 +80,12 @@ class TrainConfig:
     (1, 16, 'nDCG@10')
 
     Attributes:
-        data: where the lists come from.
-        model: what scores them.
-        loss: what is minimised: a loss of the grades, or Terms, a sum of losses with targets and weights. Networks need
-            one; with None, trees use their own objective.
-        sampler: which candidates of a list a training step sees.
-        optimization: how the weights move.
+        data: source of the lists.
+        model: model to train.
+        loss: objective: one loss on the relevance labels, or Terms, a sum of losses with targets and weights. Networks
+            need one; with None, trees use their own objective.
+        sampler: choice of a list's candidates for each step.
+        optimization: optimizer settings.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
         steps_per_epoch: optimizer steps between validations; None passes once over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.

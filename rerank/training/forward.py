@@ -132,7 +132,7 @@ def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], 
     Args:
         mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
             of the loss on the scores, then scores each chunk again and backpropagates its share (Gao et al. 2021).
-        forward: what is scored.
+        forward: candidates of the micro-batch.
         loss: a scalar of scores ``[N]`` in the order of the candidates.
         last: whether processes exchange gradients in the last backward pass.
     """

@@ -120,7 +120,7 @@ class RunFolder:
         Args:
             splits: the lists.
             model: the model as it was configured.
-            results: what the best model is worth.
+            results: measures of the best model.
             ranker: the best model interpolated with the first stage, if validation gave that a weight.
             test_scores: the best model's scores of the test lists.
         """

@@ -114,7 +114,7 @@ class TreeTrainer:
 
 
 class Monitor:
-    """The mean of a measure over lists; a list without a relevant document counts as 0.
+    """Mean of a measure over lists; a list without a relevant document counts as 0.
 
     The value is that of ir-measures (scores compared as float32, ties in the order of the lists). It is computed on
     padded tensors, a tenth of the time, if the measure is one of ours and all relevant documents are candidates.
