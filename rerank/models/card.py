@@ -71,17 +71,15 @@ def make_card(
         )
         for measure, value in (measured["model"].mean if measured else {}).items()
     ]
-    known = ModelCard.load(base / CARD).data if base is not None and (base / CARD).is_file() else ModelCardData()
     metadata = ModelCardData(
         library_name="sentence-transformers" if plain else "rerank",
         pipeline_tag="text-ranking" if text else None,
         tags=["rerank", "reranker", "learning-to-rank", *["cross-encoder"] * text, *[f"loss:{loss}"] * bool(loss)],
         base_model=original if _on_hub(original) else None,
         datasets=list(datasets) or None,
-        language=known.language,
-        license=known.license,
         model_name=name if evaluated else None,
         eval_results=evaluated or None,
+        **_inherited(base),
     )
     return ModelCard.from_template(
         metadata,
@@ -97,6 +95,19 @@ def make_card(
         rows=[] if results is None else list(results.rankings()),
         columns=json.dumps({column: [12.5, 11.0] for column in contract.get("start", {}).get("columns", [])}),
     )
+
+
+def _inherited(base: Path | None) -> dict[str, Any]:
+    """Return language and license of a base model, if it has a card that can be read."""
+    import yaml
+    from huggingface_hub import metadata_load
+
+    keys = ("language", "license", "license_name", "license_link")
+    try:
+        known = metadata_load(base / CARD) or {} if base is not None and (base / CARD).is_file() else {}
+    except (ValueError, yaml.YAMLError):  # a damaged card must not end a finished training run
+        known = {}
+    return {key: known[key] for key in keys if key in known}
 
 
 def write_card(folder: Path, card: ModelCard, mix: Mapping[str, Any] | None = None) -> None:

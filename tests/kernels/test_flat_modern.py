@@ -61,12 +61,6 @@ def test_last_layer_computes_only_cls() -> None:
     assert {count for name, count in seen if "layers.0" in name} == {17}
 
 
-def test_network_reads_padded_batches_as_before() -> None:
-    network, batch = network_of("mean"), padded([3, 5], types=False)
-    assert reads_flat(network)
-    assert network.model(**batch).last_hidden_state.shape == (2, 5, 16)
-
-
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_cross_encoder_scores_as_transformers(pooling: str, tiny_model: Path, tmp_path: Path) -> None:
     """Its kernels prove themselves at load; what is saved is loaded with the same scores."""

@@ -136,6 +136,9 @@ def test_save_pretrained_round_trips_with_a_card(tmp_path: Path) -> None:
     assert card.data.pipeline_tag == "text-ranking" and card.data.library_name == "sentence-transformers"
     assert card.data.eval_results is None and "## Training" not in card.text
     assert len(re.findall(r"```python", card.text)) == 4
+    (tmp_path / "base" / "README.md").write_text("---\nlicense: [\n---\n")  # damaged
+    model.save_pretrained(tmp_path / "other")
+    assert ModelCard.load(tmp_path / "other" / "README.md").data.license is None
     (tmp_path / "saved" / "README.md").write_text(CARD)
     again.save_pretrained(tmp_path / "further")
     assert ModelCard.load(tmp_path / "further" / "README.md").text.strip() == "# Base"

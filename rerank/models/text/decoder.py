@@ -107,16 +107,8 @@ class Decoder(CrossEncoder):
         """
         self.lora, self.adapter, self.prompt = lora, None, None
         self._source, self._template, self._instruction = name, template, instruction
-        super().__init__(
-            name,
-            head,  # type: ignore[arg-type]
-            query_length,
-            document_length,
-            dropout,
-            long,
-            start,
-            start_weight,
-        )
+        lengths = query_length, document_length
+        super().__init__(name, cast(Any, head), *lengths, dropout, long, start, start_weight)
 
     prompt: Prompt | None
     adapter: Any
