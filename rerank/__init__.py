@@ -87,7 +87,7 @@ __version__ = "0.2.0"
 
 
 def _read_homes() -> dict[str, str]:
-    """The module of each name, read off the imports above, which only type checkers and editors carry out."""
+    """Map each name to its module, as the imports above say, which only type checkers and editors execute."""
     source = "".join(linecache.getlines(__file__, globals()))  # of a zipped package, too
     (unused,) = (node for node in ast.parse(source).body if isinstance(node, ast.If))
     imports = (node for node in unused.body if isinstance(node, ast.ImportFrom) and node.module not in (None, __name__))

@@ -1,4 +1,4 @@
-"""Arithmetic out of autocast's reach, and backward passes written by hand."""
+"""Arithmetic without autocast, and backward passes written by hand."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch.autograd.function import once_differentiable
 
 
 def no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """A block in which operations have the dtype of their arguments, on the device of this tensor."""
+    """Turn autocast off in a block, on the device of this tensor, so that operations keep the dtype of arguments."""
     device = tensor.device.type
     running = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return torch.autocast(device, enabled=False) if running else nullcontext()
 
 
 def full_precision(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a backward that has no derivative of its own: autocast is off in it, wherever it is called from."""
+    """Decorate a backward that has no derivative of its own, so that it always runs without autocast."""
 
     @once_differentiable
     @wraps(backward)

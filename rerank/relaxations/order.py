@@ -12,16 +12,16 @@ _MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX2 = -7723592293110705685  # 0x94D049BB133111EB
 
 FEW = 16
-"""Documents up to which leaving some out costs more than computing all."""
+"""Length of lists up to which leaving documents out costs more than computing all."""
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift: torch's is arithmetic and would smear the sign bit."""
+    """Shift right logically: torch's shift is arithmetic and would smear the sign bit."""
     return (x >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _mix(x: Tensor) -> Tensor:
-    """The output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection that scatters counters."""
+    """Apply the output function of SplitMix64 (Steele, Lea and Flood 2014), a bijection that scatters counters."""
     x = (x ^ _shift(x, 30)) * _MIX1
     x = (x ^ _shift(x, 27)) * _MIX2
     return x ^ _shift(x, 31)

@@ -10,7 +10,7 @@ from torch import Tensor
 from rerank.relaxations.backward import full_precision
 
 LOOK = 8
-"""Rounds between two checks whether lists have converged."""
+"""Rounds between two checks for convergence."""
 
 
 def balanced_product(
@@ -117,6 +117,6 @@ class _Balanced(torch.autograd.Function):
 
 
 def _offsets(used: Tensor, like: Tensor) -> Tensor:
-    """Numbers to add to sums, ``[B, 1, N]``, so that reciprocals are 0 where not used and finite elsewhere."""
+    """Return numbers to add to sums, ``[B, 1, N]``, so that reciprocals are 0 if not used and finite otherwise."""
     least = torch.finfo(like.dtype).tiny ** 0.5
     return torch.full_like(like[:, :1], torch.inf).masked_fill_(used[:, None, :], least)

@@ -88,7 +88,7 @@ class Split:
         self._values: dict[Weights, Array] = {}
 
     def values(self, weights: Weights) -> Array:
-        """The measure per query, ``[Q]``, of a weighted sum of z-scores, as the saved ranker computes it."""
+        """Measure a weighted sum of z-scores, as the saved ranker computes it, per query: ``[Q]``."""
         if weights not in self._values:
             for name in dict(weights).keys() - self._z.keys():
                 scores = np.split(Lists.open(self.folder).column(name), self.lists.offsets[1:-1])
@@ -146,7 +146,7 @@ def _instructed(model: str, instruction: str, folder: Path) -> str:
 
 
 def _judged(name: str, given: str | Path | Lists) -> Lists:
-    """The judged lists, without documents that were added for training."""
+    """Open lists, and select the judged ones, without documents that were added for training."""
     lists = given if isinstance(given, Lists) else Lists.open(given)
     if not lists.judged.any():
         raise UserError(f"{name}: {lists.store} has no judgments; make it again with `rerank retrieve --qrels`")
@@ -157,7 +157,7 @@ def _judged(name: str, given: str | Path | Lists) -> Lists:
 
 
 def _splits(given: dict[str, Lists], trains: bool, seed: int) -> tuple[dict[str, Lists], list[str]]:
-    """Lists to choose on, to test on, and to train on, if anything is trained; with remarks."""
+    """Split lists for choosing, testing and, if anything is trained, training; return them with remarks."""
     training = given.pop("train")
     check_disjoint(training, given)
     twins = np.isin(training.query_keys, [key for some in given.values() for key in some.query_keys])
@@ -182,7 +182,7 @@ def _splits(given: dict[str, Lists], trains: bool, seed: int) -> tuple[dict[str,
 
 
 def _check(lists: Mapping[str, Lists], models: Sequence[str]) -> None:
-    """Refuse test lists with other columns, and models that were trained on queries that measure them."""
+    """Validate that test lists have all columns, and that models were not trained on the queries that measure them."""
     validation = lists["validation"].store
     test = lists["test"].store if "test" in lists else validation
     if models and not validation.has_text:
@@ -270,7 +270,7 @@ class Comparison:
         return float(self.validation.values(weights)[queries].mean())
 
     def _fused(self, queries: Array) -> list[str]:
-        """The first stage, and the other columns that are best on some queries."""
+        """Select the first stage, and the other columns that are best on some queries."""
         first, *others = self.columns
         return [first, *sorted(others, key=lambda name: -self._mean(((name, 1.0),), queries))[: MOST_FUSED - 1]]
 
@@ -323,7 +323,7 @@ class Comparison:
         return str(run.folder / "best")
 
     def _timed(self, score: Callable[[str, list[str]], Any]) -> float:
-        """Median milliseconds to score one query with its candidates, after one that is not counted."""
+        """Measure the median milliseconds to score one query with its candidates, after a warm-up."""
         lists, spent = self.validation.lists, []
         texts = lists.store.documents.column("text")
         picked = np.linspace(0, len(lists) - 1, TIMED).astype(int).tolist()
@@ -359,7 +359,7 @@ class Comparison:
         return selection
 
     def _row(self, one: Candidate, p: float, test: Split | None) -> dict[str, Any]:
-        """Results of a candidate; the difference is from the first stage."""
+        """Collect the results of a candidate; the difference is from the first stage."""
         values, first = one.values, self.candidates[0].values
         if test is not None:
             values, first = test.values(one.weights), test.values(self.candidates[0].weights)

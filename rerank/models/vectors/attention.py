@@ -77,6 +77,6 @@ class SelfAttention(FeatureNetwork):
                     nn.init.xavier_uniform_(matrix)
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""
+        """Score the real documents of ``features`` ``[B, N, F]``, list after list: ``[n]`` float32."""
         hidden = self.encoder(self.first(batch["features"]), src_key_padding_mask=~batch["mask"])
         return self.last(hidden).flatten().index_select(0, batch["cells"]).float()

@@ -87,7 +87,7 @@ class Trees(Model):
     @property
     @abstractmethod
     def count(self) -> int:
-        """The number of trees."""
+        """Number of trees."""
 
     def untrained(self) -> str:
         return "" if self.booster is not None else f"{type(self).__name__} is not trained"

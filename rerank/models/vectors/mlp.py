@@ -80,7 +80,7 @@ class MLP(FeatureNetwork):
 
     @property
     def budget(self) -> int:
-        """Documents that keep hidden vectors in a CPU's cache, which halves a step; batch norm sees a whole batch."""
+        """Default number of documents: hidden vectors fit a CPU's cache, but batch norm sees a whole batch."""
         on_cpu = next(self.parameters()).device.type == "cpu"
         return 1024 if on_cpu and not self.uses_batch_norm else super().budget
 
@@ -134,7 +134,7 @@ class ListMLP(MLP):
         return ListNorm(size)
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Scores ``[n]`` float32 of the real documents of ``features`` ``[B, N, F]``, list after list."""
+        """Score the real documents of ``features`` ``[B, N, F]``, list after list: ``[n]`` float32."""
         count, longest = batch["mask"].shape
         lists = batch["cells"] // longest
         values = batch["features"].flatten(0, 1).index_select(0, batch["cells"])
