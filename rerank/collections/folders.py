@@ -48,7 +48,7 @@ class FilesFolder:
             return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
     def fingerprint(self) -> str:
-        return digest("lines", "\0".join(self.fields or ()), file_state([self.path]))
+        return digest("lines", "\0".join(self.fields or ()), file_state(self.path))
 
 
 class BeirFolder(FilesFolder):

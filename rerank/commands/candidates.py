@@ -16,8 +16,8 @@ from rerank.tasks.retrieve import Search
 def retrieve(output: str, search: Search, bm25: bool = False, check: bool = False, **options: Any) -> None:
     """Store candidates as ranked lists, from BM25, runs or records.
 
-    Memory does not grow with BM25's candidates. From several runs, the lists have the union of the candidates and a
-    column of scores for each.
+    BM25's candidates are kept on disk. From several runs, the lists have the union of the candidates and a column of
+    scores for each.
 
     Args:
         output: lists folder to make.

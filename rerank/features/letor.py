@@ -146,7 +146,7 @@ def letor_lists(path: Path, numbers: tuple[int, int] | None = None) -> Lists:
     """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    key = digest(FORMAT, str(VERSION), file_state([path]), str(numbers))
+    key = digest(FORMAT, str(VERSION), file_state(path), str(numbers))
     folder = cache_folder() / "letor" / key
     with exclusive_lock(folder, wait=True):  # experiments and processes that start together parse once
         lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, numbers)

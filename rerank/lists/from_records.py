@@ -34,7 +34,7 @@ IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unna
 NUMBERS = ("grade", "rank", "score")
 
 MISSING = ("", "na", "n/a", "#n/a", "nan", "<na>", "null", "none")
-"""How files write, in small letters, that there is no number."""
+"""Words, in small letters, that files write for a missing number."""
 
 
 def store_of(records: Records, qrels: Qrels | None = None, order: str | None = None) -> Store:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,12 @@ from rerank.storage.arrow import Array, FlatFile
 from rerank.storage.files import atomic_folder, digest, write_json
 
 
-@contextmanager
-def new_lists(folder: str | Path, replace: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which is renamed at the end; see `build_lists` for ``replace``."""
+def new_lists(folder: str | Path, replace: bool = False) -> AbstractContextManager[Path]:
+    """Open a temporary folder to fill, which is renamed at the end; see `build_lists` for ``replace``."""
     folder = Path(folder)
     if folder.exists() and replace and not is_lists_folder(folder):
         raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
-    with atomic_folder(folder, replace=replace) as temporary:
-        yield temporary
+    return atomic_folder(folder, replace=replace)
 
 
 class StoreWriter(ExitStack):

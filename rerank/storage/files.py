@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -119,10 +119,10 @@ def digest(*parts: str | bytes | Path) -> str:
     return total.hexdigest()[:16]
 
 
-def file_state(paths: Sequence[Path]) -> str:
-    """Return a digest of names, sizes and modification times, which tells changed files without reading them."""
-    stats = [path.stat() for path in paths]
-    return digest(*(f"{path.name} {stat.st_size} {stat.st_mtime_ns}" for path, stat in zip(paths, stats, strict=True)))
+def file_state(path: Path) -> str:
+    """Return a digest of a file's name, size and modification time, which changes with the file."""
+    state = path.stat()
+    return digest(f"{path.name} {state.st_size} {state.st_mtime_ns}")
 
 
 def cache_folder() -> Path:

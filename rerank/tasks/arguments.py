@@ -1,4 +1,4 @@
-"""What functions take from Python beside what a word of the command line can say.
+"""Types of arguments that functions take from Python besides the words of the command line.
 
 The command line reads options off signatures. There an option is a text, which is what these names are when the program
 runs; type checkers and readers see the objects, too.

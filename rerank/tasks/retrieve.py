@@ -81,7 +81,7 @@ def retrieve(
 ) -> Lists:
     """Store candidates as ranked lists: from BM25, from other systems' runs, from both, or from existing records.
 
-    Memory does not grow with BM25's candidates. With several runs, the lists are their union, with a column for each.
+    BM25's candidates are kept on disk. With several runs, the lists are their union, with a column for each.
 
     >>> import rerank
     >>> documents = {"d1": "a jet engine", "d2": "a wing gives lift"}

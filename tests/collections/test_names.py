@@ -23,13 +23,13 @@ from tests.forked import python
         ("cranfield", ["titel"], r"no field 'titel' \(did you mean 'title'\?\); doc_id, title, text, author, bib"),
     ],
 )
-def test_unknown_names_and_fields_get_the_nearest(name: str, fields: list[str] | None, message: str) -> None:
+def test_open_collection_suggests_the_nearest_name(name: str, fields: list[str] | None, message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
         open_collection(name, fields)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_by_itself_gets_the_ways_to_name_it(tmp_path: Path) -> None:
+def test_open_collection_suggests_prefixes_for_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"for a folder, write beir:{tmp_path} or files:{tmp_path}"):
         open_collection(str(tmp_path))
 
@@ -44,7 +44,7 @@ def test_queries_of_files_and_collections(tmp_path: Path) -> None:
         read_queries(tmp_path / "nowhere")
 
 
-def test_an_ir_dataset_without_its_files_says_so(tmp_path: Path) -> None:
+def test_ir_dataset_without_files_raises_one_line(tmp_path: Path) -> None:
     script = """
 from rerank.collections import open_collection
 from rerank.errors import UserError

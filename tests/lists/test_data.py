@@ -67,7 +67,6 @@ def test_lists_data_refuses_shared_queries(tmp_path: Path, share: float, named: 
 
 
 def test_splits_hide_added_documents_except_in_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was added to train on would tell elsewhere which documents are relevant."""
     lists = make_lists_with_added(tmp_path)
     assert lists.with_added().size > lists.size
     monkeypatch.setattr("rerank.lists.data.check_disjoint", lambda train, others: None)  # one folder is enough here

@@ -278,11 +278,6 @@ def test_odd_data_is_warned_of_once(caplog: pytest.LogCaptureFixture, what: str)
     assert re.search(message, line) and "\n" not in line
 
 
-def test_right_data_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    lists()
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-
-
 def test_save_writes_judgments_and_run_for_other_tools(tmp_path: Path) -> None:
     """Its judgments and its run are files that the commands and other programs read; what is not judged stays so."""
     for grade in ([1, 0, 0], [1, NAN, -1]):

@@ -52,7 +52,7 @@ def documents(run: Run) -> dict[str, list[str]]:
 
 
 def trec_eval(path: Path, qrels: Qrels) -> dict[str, dict[str, float]]:
-    """What trec_eval says of a run file, which is read here in the plainest way."""
+    """Measure a run file with trec_eval."""
     run: dict[str, dict[str, float]] = {}
     for line in path.read_text().splitlines():
         query, _, document, _, score, _ = line.split()

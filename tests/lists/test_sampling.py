@@ -15,7 +15,7 @@ grades = st.lists(st.integers(0, 4), min_size=1, max_size=40).map(np.asarray)
 
 
 @given(grades, st.integers(1, 50), st.integers(0, 2**32))
-def test_random_takes_the_whole_of_short_lists_and_never_loses_all_that_is_relevant(
+def test_random_takes_short_lists_whole_and_keeps_a_relevant_candidate(
     labels: np.ndarray, depth: int, seed: int
 ) -> None:
     chosen = Random(depth).sample(labels, seed)
@@ -32,7 +32,7 @@ def test_random_takes_the_whole_of_short_lists_and_never_loses_all_that_is_relev
         (Pairs(2, distinct=True), [1, 0, 2, 0, 0], [1, 2 / 3, 1, 2 / 3, 2 / 3]),
     ],
 )
-def test_every_candidate_of_a_kind_is_drawn_equally_often(
+def test_samplers_draw_candidates_of_a_kind_equally_often(
     sampler: Sampler, labels: list[int], expected: list[float]
 ) -> None:
     drawn = np.zeros(len(labels))
@@ -42,7 +42,7 @@ def test_every_candidate_of_a_kind_is_drawn_equally_often(
 
 
 @given(grades, st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32))
-def test_positives_and_negatives(labels: np.ndarray, positives: int, negatives: int, seed: int) -> None:
+def test_positives_negatives_draws_both_kinds(labels: np.ndarray, positives: int, negatives: int, seed: int) -> None:
     sampler = PositivesNegatives(positives, negatives)
     chosen = sampler.sample(labels, seed)
     assert len(set(chosen.tolist())) == len(chosen)
@@ -52,8 +52,8 @@ def test_positives_and_negatives(labels: np.ndarray, positives: int, negatives: 
 
 
 @given(grades, st.integers(1, 5), st.booleans(), st.integers(0, 2**32))
-def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
-    """As many relevant as other candidates, unless the list has too few for distinct ones, or none of a kind."""
+def test_pairs_draws_as_many_of_both_kinds(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
+    """Both kinds are drawn equally often, unless the list has too few for distinct ones, or none of a kind."""
     sampler = Pairs(n, distinct=distinct)
     assert sampler.queries == 1
     chosen = sampler.sample(labels, seed)
@@ -67,7 +67,7 @@ def test_pairs(labels: np.ndarray, n: int, distinct: bool, seed: int) -> None:
 @pytest.mark.parametrize(
     "sampler", [Full(), Full(3), PositivesNegatives(2, 3, depth=4), Pairs(2), Pairs(3, distinct=True)]
 )
-def test_what_is_chosen_is_within_reach(sampler: Sampler) -> None:
+def test_samplers_stay_within_reach(sampler: Sampler) -> None:
     labels = np.array([0, 2, 0, 0, 1, 0, 0, 1])
     reach = set(sampler.reach(labels).tolist())
     for seed in range(20):
@@ -94,7 +94,7 @@ TWO_LISTS = {
         ({"column": "dense", "ratio": 0.8}, [0, 3]),
     ],
 )
-def test_others_that_may_be_relevant_are_left_out(given: dict[str, Any], left_out: list[int]) -> None:
+def test_positives_negatives_leaves_out_likely_false_negatives(given: dict[str, Any], left_out: list[int]) -> None:
     """The best relevant number of the first list is .8; the second has no relevant candidate to compare with."""
     lists = Lists.from_dataframe(TWO_LISTS)
     sampler = PositivesNegatives(positives=2, negatives=4, **given)
@@ -108,7 +108,7 @@ def test_others_that_may_be_relevant_are_left_out(given: dict[str, Any], left_ou
             assert set(np.flatnonzero(lists.grades[first:last] > 0) + first) <= set(chosen.tolist())
 
 
-def test_a_column_and_its_limit_belong_together() -> None:
+def test_positives_negatives_refuses_a_column_without_a_limit() -> None:
     for words in ({"column": "dense"}, {"margin": 0.1}, {"column": "dense", "margin": 0.1, "ratio": 0.5}):
         with pytest.raises(UserError, match="belong together"):
             PositivesNegatives(**words)  # type: ignore[arg-type]

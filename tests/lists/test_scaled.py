@@ -30,7 +30,7 @@ def one_by_one(values: np.ndarray, added: np.ndarray, depth: int) -> np.ndarray:
 
 
 @given(st.data())
-def test_it_is_the_definition_list_by_list(data: st.DataObject) -> None:
+def test_z_scores_equal_the_definition(data: st.DataObject) -> None:
     lengths = data.draw(st.lists(st.integers(0, 9), max_size=5))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     values = data.draw(arrays(np.float32, int(offsets[-1]), elements=NUMBERS))

@@ -138,7 +138,7 @@ def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
 def test_build_lists_leaves_out_the_document_that_is_the_query(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in ArguAna and Quora; the same id alone, as in Cranfield, means nothing."""
+    """Documents of the same id alone, as in Cranfield, are kept."""
     documents = {"a": "a wing gives lift", "b": "wings lift", "c": "heat flows", "d": "drag"}
     own = Texts(documents, {"a": "a wing  gives lift", "c": "jet"}, {"a": {"b": 1}, "c": {"d": 1}})
     run = {query: [Scored(id, 9.0 - i) for i, id in enumerate("acbd")] for query in ("a", "c")}

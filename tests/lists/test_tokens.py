@@ -15,7 +15,7 @@ from tests.builders import make_lists
 TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
 
 
-def test_tokens_are_those_of_the_tokenizer_cut_and_counted(tmp_path: Path) -> None:
+def test_tokenise_cuts_and_counts_long_texts(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     found = tokenise(lists.store, TOKENIZER, query_length=2, document_length=15)
     texts = lists.store.documents.column("text").to_pylist()
@@ -26,7 +26,7 @@ def test_tokens_are_those_of_the_tokenizer_cut_and_counted(tmp_path: Path) -> No
     assert set(found.query_lengths.tolist()) == {2}
 
 
-def test_the_cache_is_found_again_and_keyed_by_what_decides_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokenise_caches_by_tokenizer_and_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = make_lists(tmp_path)
     tokenise(lists.store, TOKENIZER, 8, 32)
     tokenise(lists.store, TOKENIZER, 8, 16)

@@ -60,7 +60,7 @@ def test_queries_keep_their_order_and_may_find_nothing(fruit: Collection, caplog
     assert [len(documents) for documents in BM25().search(index, fruit.queries(), depth=1).values()] == [1, 1, 0, 0, 1]
 
 
-def test_any_text_can_be_a_query(fruit: Collection) -> None:
+def test_search_takes_any_text(fruit: Collection) -> None:
     long = " ".join(f"word{n}" for n in range(3000)) + " cherry"
     texts = ['"( AND OR cherry*', "cherry \ud800", "cherry 🍒 \x00", long]
     run = BM25().search(build_index(fruit), [Query(str(n), text) for n, text in enumerate(texts)])

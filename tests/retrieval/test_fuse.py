@@ -50,7 +50,7 @@ def test_reciprocal_ranks_are_those_of_a_dozen_lines(rankings: list[list[str]], 
 
 
 @given(st.dictionaries(st.sampled_from("abc"), RUN, min_size=2), st.integers(1, 9), st.sampled_from([None, "rrf", 0]))
-def test_a_pool_is_the_union_of_what_each_run_has_above_its_depth(
+def test_pool_is_the_union_of_runs_above_the_depth(
     runs: dict[str, list[Scored]], depth: int, order: str | int | None
 ) -> None:
     by = next(iter(runs)) if order == 0 else order
@@ -75,7 +75,7 @@ def test_a_pool_is_the_union_of_what_each_run_has_above_its_depth(
     assert (empty, nothing.shape) == ([], (0, len(runs) + 1))
 
 
-def test_a_pool_of_one_is_the_run() -> None:
+def test_pool_of_one_run_is_the_run() -> None:
     pool = Pool({"bm25": {"q": [Scored("b", 2.0), Scored("a", 2.0)]}})
     documents, scores = pool.candidates("q", 5)
     assert (pool.columns, pool.ordered_by, documents, scores.tolist()) == (("bm25",), "bm25", ["b", "a"], [[2], [2]])

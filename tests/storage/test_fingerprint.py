@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from rerank.losses import DirectMetric, SmoothINDCG
 from rerank.relaxations import SmoothI
 from rerank.settings.described import Described
 from rerank.storage.fingerprint import fingerprint, first_difference, resolve
-from tests.forked import python
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats() | st.text(),
@@ -58,19 +56,6 @@ def test_resolve_names_our_classes_and_hashes_the_source_of_others() -> None:
     assert (ours["class"], ours["relaxation"]["class"]) == ("DirectMetric", "SmoothI")
     mine = resolve(Mine())
     assert mine["class"] == f"{__name__}.Mine" and len(mine["source"]) == 64
-
-
-@pytest.mark.slow
-def test_resolve_hashes_a_class_without_a_file_by_its_functions() -> None:
-    python("""
-from rerank.settings.described import Described
-from rerank.storage.fingerprint import fingerprint
-def made(body):
-    names = {"Described": Described, "__name__": "__main__"}
-    exec("class Mine(Described):\\n  def f(self):\\n    return " + body, names)
-    return fingerprint(names["Mine"]())
-assert made("1") == made("1") and made("1") != made("2 * self")
-""")
 
 
 @given(VALUES, VALUES)
