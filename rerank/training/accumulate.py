@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -48,9 +48,6 @@ class MemoryLimits:
 
     token_budget: int = 0
     full_tokens: int = UNLIMITED
-
-    def state_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Passes(NamedTuple):

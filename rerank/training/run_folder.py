@@ -156,11 +156,6 @@ class RunFolder:
             file.write(json.dumps(values) + "\n")
 
 
-def newest_checkpoint(folder: Path) -> str:
-    """Return the name of a run's newest checkpoint; empty if there is none."""
-    return max((path.name for path in (folder / CHECKPOINTS).glob("step-*")), default="")
-
-
 def describe_difference(key: str, old: Any, new: Any) -> str:
     """Describe the first difference of two resolved configurations.
 

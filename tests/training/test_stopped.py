@@ -22,7 +22,6 @@ from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
 from rerank.training.launch import make_accelerator
 from rerank.training.results import Measured
-from rerank.training.run_folder import newest_checkpoint as newest
 from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
 from tests.forked import Command, started, together
@@ -39,6 +38,11 @@ def options(tmp_path: Path) -> list[str]:
         *("--model.query_length=8", "--model.document_length=24", "--loss=PairwiseHinge", "--batch_size=3"),
         *("--epochs=30", "--checkpoint_every=90", "--precision=fp32", "--monitor=nDCG", "--tracker=[]"),
     ]
+
+
+def newest(run: Path) -> str:
+    """Return the name of a run's newest checkpoint; empty if there is none."""
+    return max((path.name for path in run.glob("checkpoints/step-*")), default="")
 
 
 def lines(run: Path) -> int:
