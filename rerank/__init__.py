@@ -63,8 +63,8 @@ if TYPE_CHECKING:
         WassRank,
     )
     from rerank.models.average import average_weights
+    from rerank.models.interpolated import Interpolated
     from rerank.models.load import load, load_model
-    from rerank.models.mixed import Mixed
     from rerank.models.text.adapter import LoRA
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder

@@ -14,8 +14,8 @@ import pandas as pd
 import pyterrier as pt
 
 from rerank.errors import UserError
+from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
-from rerank.models.mixed import Mixed, unmixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.questions import Question, scores_of
 
@@ -38,14 +38,14 @@ class RerankTransformer(pt.Transformer):
         UserError: no such model, or one that reads no texts.
     """
 
-    def __init__(self, model: str | Path | CrossEncoder | Mixed, *, text_field: str = "text") -> None:
+    def __init__(self, model: str | Path | CrossEncoder | Interpolated, *, text_field: str = "text") -> None:
         super().__init__()
-        self.model = model if isinstance(model, CrossEncoder | Mixed) else load_model(model)
-        inner, mix = unmixed(self.model), self.model if isinstance(self.model, Mixed) else None
+        self.model = model if isinstance(model, CrossEncoder | Interpolated) else load_model(model)
+        inner, interpolated = inner_model(self.model), self.model if isinstance(self.model, Interpolated) else None
         if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
-        self.columns = mix.needs() if mix else inner.start.columns if inner else []
-        self.reads_text = inner is not None or bool(mix and mix.cosines)
+        self.columns = interpolated.needs() if interpolated else inner.start.columns if inner else []
+        self.reads_text = inner is not None or bool(interpolated and interpolated.cosines)
         self.text_field = text_field
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:

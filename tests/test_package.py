@@ -23,7 +23,7 @@ losses lists
 features evaluation
 report models
 models.text models.vectors
-models.mixed
+models.interpolated
 models.load
 scoring
 training serving

@@ -29,7 +29,7 @@ ROOMS = (
     "rerank.training.fit.fit",
     "rerank.training.fit.Training",
     "rerank.models.load.load_model",
-    "rerank.models.mixed.Mixed",
+    "rerank.models.interpolated.Interpolated",
     "rerank.models.load.write_ranker",
 )
 """What is public beside the package's own names."""

@@ -59,7 +59,7 @@ def add(
     name: str | None = None,
     drop: list[str] | None = None,
     in_sample: bool = False,
-    no_mix: bool = False,
+    no_interpolation: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: int | None = None,
     instruction: str | None = None,
@@ -80,7 +80,7 @@ def add(
         drop: columns to remove, before others are added.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
-        no_mix: scores of the model alone, where it was saved with a mix.
+        no_interpolation: scores of the model alone, if its folder interpolates it with columns.
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
         instruction: instruction for queries without one, if the model's prompt has a place for it.
@@ -102,7 +102,12 @@ def add(
         check_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
         check_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
     if not model:
-        alone = {"in_sample": in_sample, "token_budget": token_budget, "no_mix": no_mix, "instruction": instruction}
+        alone = {
+            "in_sample": in_sample,
+            "token_budget": token_budget,
+            "no_interpolation": no_interpolation,
+            "instruction": instruction,
+        }
         check_unused("has no effect without --model; leave it out", add, **alone)
     if model and embed:
         raise UserError("--model: cannot be combined with --embed; use one at a time")
@@ -116,7 +121,7 @@ def add(
         if name is not None:
             check_name(name)
         if model is not None:
-            scorer = load_model(model, not no_mix, instruction)
+            scorer = load_model(model, not no_interpolation, instruction)
             check_scoring(scorer, precision, token_budget)
             scorer.check(scorer.completed(every.select(slice(0, 1))))
             if not in_sample:
@@ -139,7 +144,7 @@ def add(
             precision=precision,
             budget=token_budget,
             in_sample=in_sample,
-            mix=not no_mix,
+            interpolate=not no_interpolation,
             instruction=instruction,
         )
     if embed is not None:

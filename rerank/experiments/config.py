@@ -53,8 +53,8 @@ class ExperimentConfig:
         output: folder to make; an interrupted experiment resumes in it.
         base: keys of a training configuration (see ``rerank train --help``) that all cells share.
         methods: the rows of the table, by name.
-        first_stage: for lists of texts, ``show`` adds the first stage as a row, ``mix`` also adds each method mixed
-            with it, with the weight that validation chose; ``hide`` leaves both out.
+        first_stage: for lists of texts, ``show`` adds the first stage as a row, ``interpolate`` also adds each
+            method interpolated with it, with the weight that validation chose; ``hide`` leaves both out.
         folds: values of ``data.fold``; none if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         measures: measures of the table, on test lists, separated by spaces.
@@ -78,7 +78,7 @@ class ExperimentConfig:
     output: str
     base: dict[str, Any]
     methods: dict[str, Method]
-    first_stage: Literal["hide", "show", "mix"] = "show"
+    first_stage: Literal["hide", "show", "interpolate"] = "show"
     folds: list[int | str] | None = None
     seeds: list[int] = field(default_factory=lambda: [42])
     measures: str = "nDCG@10 nDCG AP RR P@10"
@@ -100,7 +100,7 @@ def folds_of(config: ExperimentConfig) -> list[int | str | None]:
     return [*config.folds] if config.folds else [None]
 
 
-def mixed_name(method: str) -> str:
+def interpolated_name(method: str) -> str:
     """Name the row of a method that is interpolated with the first stage."""
     return f"{method} + {FIRST_STAGE}"
 
@@ -108,4 +108,4 @@ def mixed_name(method: str) -> str:
 def first_stage_names(config: ExperimentConfig) -> list[str]:
     """Name the rows that the first stage adds to the table."""
     alone = [] if config.first_stage == "hide" else [FIRST_STAGE]
-    return alone + (list(map(mixed_name, config.methods)) if config.first_stage == "mix" else [])
+    return alone + (list(map(interpolated_name, config.methods)) if config.first_stage == "interpolate" else [])

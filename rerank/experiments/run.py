@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from rerank.evaluation.measures import Evaluator, PerQuery
 from rerank.experiments.cells import Cell, Failure, Group, Outcome
-from rerank.experiments.config import FIRST_STAGE, mixed_name
+from rerank.experiments.config import FIRST_STAGE, interpolated_name
 from rerank.experiments.engines import Job, Reply, Workers, local_workers
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.worker import note
@@ -150,10 +150,10 @@ class Experiment:
                 run = lists.run(lists.store.order)  # ties as trec_eval breaks them
                 alone[first] = self._untrained(first, outcome, run, 0.0)
             results = outcome.cell.results()
-            if config.first_stage == "mix" and results and (weight := results.first_stage_weight) is not None:
-                mixed = Group(mixed_name(group.method), group.fold, group.seed)
+            if config.first_stage == "interpolate" and results and (weight := results.first_stage_weight) is not None:
+                both_ranked = Group(interpolated_name(group.method), group.fold, group.seed)
                 both = fuse([lists.run(), read_run(outcome.cell.folder / TEST_RUN)], [weight, 1 - weight])
-                interpolated[mixed] = self._untrained(mixed, outcome, both, outcome.seconds)
+                interpolated[both_ranked] = self._untrained(both_ranked, outcome, both, outcome.seconds)
         return {**alone, **self.outcomes, **interpolated}
 
     def _untrained(self, group: Group, like: Outcome, run: Run, seconds: float) -> Outcome:

@@ -16,7 +16,7 @@ from rerank.evaluation.crossed import Crossed, crossed_difference, paired
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.significance import ROUNDING, AnyTest, Correction
 from rerank.experiments.cells import Group, Outcome
-from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, mixed_name
+from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, interpolated_name
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ def summarise(config: ExperimentConfig, outcomes: Mapping[Group, Outcome]) -> Su
     tested = [str(measure) for measure in measures if measure.NAME not in COUNTS]
     found = dict.fromkeys(group.method for group in outcomes)
     first = [FIRST_STAGE] if FIRST_STAGE in found else []
-    failed = [mixed_name(method) for method in config.methods if method not in found]
-    mixes = failed if {*map(mixed_name, config.methods)} & {*found} else []  # they were planned, too
-    order = dict.fromkeys([*first, *config.methods, *mixes, *found])
+    failed = [interpolated_name(method) for method in config.methods if method not in found]
+    interpolated = failed if {*map(interpolated_name, config.methods)} & {*found} else []  # they were planned, too
+    order = dict.fromkeys([*first, *config.methods, *interpolated, *found])
     rows = {method: _row(config, method, names, tested, outcomes) for method in order}
     pooled = {name: row.pooled for name, row in rows.items() if row.whole and row.pooled is not None}
 

@@ -87,7 +87,9 @@ def caption(summary: Summary) -> list[str]:
     sentences += ["Queries count alike, whatever the size of their fold."] if len(config.folds or []) > 1 else []
     sentences += [f"Seed{'s' if seeds > 1 else ''} {', '.join(map(str, config.seeds))}."]
     if any(name.endswith(f"+ {FIRST_STAGE}") for name in summary.rows):
-        sentences.append(f"+ {FIRST_STAGE}: its z-normalised scores mixed in, by the share that validation chose.")
+        sentences.append(
+            f"+ {FIRST_STAGE}: interpolated with its z-normalised scores, with the weight that validation chose."
+        )
     tables = summary.pooled
     if tables:
         first = next(iter(tables.values()))

@@ -16,7 +16,7 @@ from rerank.lists.view import Lists
 
 
 def concat(parts: Sequence[Lists]) -> Lists:
-    """Concatenate lists: mixtures to train on, or training and validation lists together.
+    """Concatenate lists: several data sets to train on, or training and validation lists together.
 
     Texts and tokens stay where they are; columns are those that all parts have.
 

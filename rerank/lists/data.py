@@ -63,7 +63,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on, or several, whose lists are mixed; ``lists/part-*`` is all that it fits.
+            train: lists folder to train on, or several, which are concatenated; ``lists/part-*`` names all that match.
             validation: lists folder to validate on; None holds out a share of the training queries.
             test: lists folder to measure the best model on, once, at the end.
             validation_fraction: share of the judged training queries to hold out if there is no validation folder.

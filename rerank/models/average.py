@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, MIX, TRAINED_ON, read_contract, write_contract
+from rerank.models.contract import AFTERWARDS, CARD, CONTRACT, INTERPOLATION, TRAINED_ON, read_contract, write_contract
 from rerank.models.weights import write_weights
 from rerank.storage.files import atomic_folder
 
-IGNORED = (MIX, "name", *AFTERWARDS)
+IGNORED = (INTERPOLATION, "name", *AFTERWARDS)
 """Keys of ``rerank.json`` in which averaged models may differ."""
 
 
@@ -60,7 +60,7 @@ def average_weights(models: Sequence[str | Path], output: str | Path, weights: S
             raise UserError(f"{folder}: has weights of other shapes than {folders[0]}")
         for name in total:
             total[name] += share * state[name].double()
-    kept = {key: value for key, value in contracts[0].items() if key not in (MIX, *AFTERWARDS)}
+    kept = {key: value for key, value in contracts[0].items() if key not in (INTERPOLATION, *AFTERWARDS)}
     if seen := "".join(contract.get(TRAINED_ON, "") for contract in contracts):
         kept[TRAINED_ON] = seen
     with atomic_folder(output) as folder:

@@ -22,12 +22,12 @@ TEMPLATE = Path(__file__).with_name("card.jinja")
 SETTINGS = ("model", "loss", "sampler", "optimization", "epochs", "batch_size", "seed")
 """Keys of the configuration that the card shows."""
 
-MIXED = """## Mix
+INTERPOLATED = """## Interpolation
 
 As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with z = (x - mean) / standard deviation over \
 all candidates of a query; one that a system did not return has the lowest z of the others. Ties keep the first \
-stage's order. The weights are in `rerank.json`; `rerank.load(path, mix=False)`, `--no-mix` and other libraries give \
-`score`, the model alone.
+stage's order. The weights are in `rerank.json`; `rerank.load(path, interpolate=False)`, `--no-interpolation` and \
+other libraries give `score`, the model alone.
 """
 
 
@@ -110,10 +110,10 @@ def _inherited(base: Path | None) -> dict[str, Any]:
     return {key: known[key] for key in keys if key in known}
 
 
-def write_card(folder: Path, card: ModelCard, mix: Mapping[str, Any] | None = None) -> None:
+def write_card(folder: Path, card: ModelCard, weights: Mapping[str, Any] | None = None) -> None:
     """Write a model's card, with the interpolation weights that its ranker uses."""
     with atomic_write(folder / CARD) as file:
-        file.write(with_mix(f"{str(card).rstrip()}\n", mix))
+        file.write(with_interpolation(f"{str(card).rstrip()}\n", weights))
 
 
 def dataset_of(collection: str) -> list[str]:
@@ -130,13 +130,13 @@ def dataset_of(collection: str) -> list[str]:
     return [name] if split and _on_hub(name) else []
 
 
-def with_mix(card: str, mix: Mapping[str, Any] | None) -> str:
+def with_interpolation(card: str, weights: Mapping[str, Any] | None) -> str:
     """Describe the interpolation weights in a card, in place of earlier ones; None removes them."""
-    alone = re.sub(r"\n## Mix\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
-    if mix is None:
+    alone = re.sub(r"\n## Interpolation\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
+    if weights is None:
         return alone
-    terms = [*mix["columns"].items(), ("score", mix["text"])]
-    return f"{alone}\n" + MIXED.format(formula=" + ".join(f"{weight:.4g} z({name})" for name, weight in terms))
+    terms = [*weights["columns"].items(), ("score", weights["text"])]
+    return f"{alone}\n" + INTERPOLATED.format(formula=" + ".join(f"{weight:.4g} z({name})" for name, weight in terms))
 
 
 def _settings(config: Mapping[str, Any], base: str, network: bool) -> str:

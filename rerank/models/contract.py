@@ -12,9 +12,9 @@ from rerank.storage.fingerprint import fingerprint, is_ours
 
 CONTRACT, CARD = "rerank.json", "README.md"
 
-TRAINED_ON, START, MIX, CALIBRATION = "trained_on", "start", "mix", "calibration"
+TRAINED_ON, START, INTERPOLATION, CALIBRATION = "trained_on", "start", "interpolation", "calibration"
 """Its keys for the queries of the training run (:mod:`rerank.scoring.in_sample`), the columns that a model starts from,
-the weights of a mix (:class:`rerank.models.mixed.Mixed`), and calibrated probabilities
+the interpolation weights (:class:`rerank.models.interpolated.Interpolated`), and calibrated probabilities
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
@@ -49,14 +49,14 @@ def add_to_contract(folder: Path, values: dict[str, Any]) -> None:
     write_contract(folder, read_contract(folder) | values)
 
 
-def hash_model(folder: Path, mix: bool = True) -> str:
+def hash_model(folder: Path, interpolate: bool = True) -> str:
     """Hash everything that decides a model's scores: weights, configuration, tokenizer, ``rerank.json``.
 
     Args:
         folder: the model's folder.
-        mix: count the weights of a ranker that mixes its model's scores with columns.
+        interpolate: count the weights of a ranker that interpolates its model's scores with columns.
     """
-    left_out = AFTERWARDS if mix else (*AFTERWARDS, MIX)
+    left_out = AFTERWARDS if interpolate else (*AFTERWARDS, INTERPOLATION)
     contract = {key: value for key, value in read_contract(folder).items() if key not in left_out}
     paths = sorted({path for pattern in FILES_OF_MODEL for path in folder.glob(pattern)})
     return digest(

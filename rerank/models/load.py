@@ -14,13 +14,13 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.card import with_mix
+from rerank.models.card import with_interpolation
 from rerank.models.contract import (
     CALIBRATION,
     CARD,
     CONTRACT,
     FUSION,
-    MIX,
+    INTERPOLATION,
     TRAINED_ON,
     read_contract,
     write_contract,
@@ -39,7 +39,7 @@ MODELS = {
 """Where each model is defined; imported at its first use."""
 
 
-def load_model(folder: str | Path, mix: bool = True, instruction: str | None = None) -> Model:
+def load_model(folder: str | Path, interpolate: bool = True, instruction: str | None = None) -> Model:
     """Load a trained model of any kind.
 
     A folder without ``rerank.json``, or a name on the hub, is a reranker as sentence-transformers or Transformers saves
@@ -56,23 +56,25 @@ def load_model(folder: str | Path, mix: bool = True, instruction: str | None = N
 
     Args:
         folder: what training left, such as ``runs/x/best``, or a ranker.
-        mix: whether a ranker mixes its model's scores with columns, as it was measured
-            (:class:`rerank.models.mixed.Mixed`), or is its model alone.
+        interpolate: score with the interpolation that a ranker was measured with
+            (:class:`rerank.models.interpolated.Interpolated`), or is its model alone.
         instruction: instruction for queries without one of their own, in place of the model's default.
 
     Raises:
         UserError: no such model, one that is damaged or of an unknown class, or an instruction without a place.
     """
-    from rerank.models.mixed import Mixed
+    from rerank.models.interpolated import Interpolated
 
     contract = read_contract(Path(folder))
-    mixes = mix and MIX in contract
-    if mixes:
+    interpolates = interpolate and INTERPOLATION in contract
+    if interpolates:
         fusion = contract.get("class") == FUSION and not instruction
-        model: Model = Mixed(None if fusion else _alone(folder, contract, instruction), **contract[MIX])
+        model: Model = Interpolated(
+            None if fusion else _alone(folder, contract, instruction), **contract[INTERPOLATION]
+        )
     else:
         model = _alone(folder, contract, instruction)
-    if CALIBRATION in contract and mixes == (MIX in contract):  # of what it was fitted on
+    if CALIBRATION in contract and interpolates == (INTERPOLATION in contract):  # of what it was fitted on
         model.calibration = Calibration(**contract[CALIBRATION])
     return model
 
@@ -83,7 +85,7 @@ load = load_model
 
 def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | None = None) -> Model:
     if contract.get("class") == FUSION:
-        raise UserError(f"{folder}: mixes columns alone, there is no model in it")
+        raise UserError(f"{folder}: is a fusion of columns without a model")
     if not (name := contract.get("class")):
         name = "Decoder" if import_module(MODELS["Decoder"]).Decoder.knows(str(folder)) else "CrossEncoder"
     if name not in MODELS:
@@ -114,7 +116,7 @@ def write_ranker(
     output: str | Path,
     cosines: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write a ranker's folder: a trained model's files, and a mix; see :class:`Mixed`.
+    """Write a ranker's folder: a trained model's files and interpolation weights; see :class:`Interpolated`.
 
     Args:
         model: the model's folder, or its name on the hub; None for a fusion of columns alone.
@@ -126,18 +128,22 @@ def write_ranker(
     Raises:
         UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
     """
-    from rerank.models.mixed import checked_mix
+    from rerank.models.interpolated import checked_weights
 
-    mix = {MIX: checked_mix(model, columns, text, cosines or {})} if columns or model is None else {}
+    weights = {INTERPOLATION: checked_weights(model, columns, text, cosines or {})} if columns or model is None else {}
     with atomic_folder(output) as folder:
         if model is None:
-            write_contract(folder, {"class": FUSION} | mix)
+            write_contract(folder, {"class": FUSION} | weights)
             return
         source = Path(model)
         if read_contract(source).get("class") == FUSION:
-            raise UserError(f"{model}: mixes columns alone, there is no model in it")
+            raise UserError(f"{model}: is a fusion of columns without a model")
         copy_model(source, folder)
-        contract = {key: value for key, value in read_contract(folder).items() if key not in (MIX, CALIBRATION)}
-        write_json(folder / CONTRACT, contract | mix)
+        contract = {
+            key: value for key, value in read_contract(folder).items() if key not in (INTERPOLATION, CALIBRATION)
+        }
+        write_json(folder / CONTRACT, contract | weights)
         if (card := folder / CARD).is_file():
-            card.write_text(with_mix(card.read_text(encoding="utf-8"), mix.get(MIX)), encoding="utf-8")
+            card.write_text(
+                with_interpolation(card.read_text(encoding="utf-8"), weights.get(INTERPOLATION)), encoding="utf-8"
+            )

@@ -32,7 +32,7 @@ def add_model(
     precision: Precision = "auto",
     budget: int | None = None,
     in_sample: bool = False,
-    mix: bool = True,
+    interpolate: bool = True,
     instruction: str | None = None,
 ) -> Coverage:
     """Score all candidates of a lists folder with a trained model, added ones included, into a column.
@@ -46,10 +46,10 @@ def add_model(
         check_out_of_sample(lists, model)
     with group() as main:
         with together():
-            scorer = load_model(model, mix, instruction)
+            scorer = load_model(model, interpolate, instruction)
             check_scoring(scorer, precision, budget)
             precision = placed(scorer, precision)
-            made = {"model": run_name(model), "sha256": model_hash(model, mix), "precision": precision}
+            made = {"model": run_name(model), "sha256": model_hash(model, interpolate), "precision": precision}
             made |= {"instruction": instruction} if instruction else {}
             done = is_there(store, name, made)
         if not done:
@@ -73,9 +73,9 @@ def run_name(model: str | Path) -> str:
     return as_name(path.absolute().parent.name if path.name == "best" else path.name)
 
 
-def model_hash(model: str | Path, mix: bool = True) -> str:
+def model_hash(model: str | Path, interpolate: bool = True) -> str:
     """Hash everything that decides the scores of a model, with its interpolation weights by default."""
-    return hash_model(Path(model) if Path(model).is_dir() else find_model(str(model)), mix)
+    return hash_model(Path(model) if Path(model).is_dir() else find_model(str(model)), interpolate)
 
 
 def cosine_name(model: str | Path) -> str:

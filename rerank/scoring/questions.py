@@ -10,7 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
-from rerank.models.mixed import Mixed, unmixed
+from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.arrow import Array
 
@@ -38,7 +38,7 @@ def scores_of(
     model: Any, questions: Sequence[Question], budget: int | None = None, precision: Precision = "auto"
 ) -> list[Array]:
     """Compute the scores of each question's documents, ``[n]`` float32, as :meth:`predict` and ``rank`` do."""
-    inner = unmixed(model)
+    inner = inner_model(model)
     lengths = [len(question.texts) for question in questions]
     scores = np.zeros(sum(lengths), dtype=np.float32)
     if isinstance(inner, CrossEncoder):
@@ -53,11 +53,11 @@ def scores_of(
     for question, own in zip(questions, np.split(scores, np.cumsum(lengths)[:-1]), strict=True):
         if isinstance(inner, CrossEncoder) and inner.start.columns:
             own = inner.add_start(own, question.columns)
-        if isinstance(model, Mixed):
+        if isinstance(model, Interpolated):
             given = question.columns
             if any(question.texts) or question.features is None:
                 given = model.with_cosines(question.query, question.texts, given)
-            own = model.mixed_given(given, own)
+            own = model.interpolate_given(given, own)
         if not np.isfinite(own).all():
             raise UserError(f"document {np.isfinite(own).argmin()}: its score is {own[~np.isfinite(own)][0]}")
         found.append(own)

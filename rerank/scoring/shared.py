@@ -10,7 +10,7 @@ from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
 from rerank.models.columns import check_added
-from rerank.models.mixed import Mixed, unmixed
+from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.scorer import Scorer, score_whole
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
@@ -41,9 +41,9 @@ def score_shared(
         Stopped: a signal came to one of the processes of a training run; all of them stop.
     """
     lists = model.completed(lists)
-    if isinstance(model, Mixed):
+    if isinstance(model, Interpolated):
         model.check(lists)
-    precision, scorer = placed(model, precision), unmixed(model)
+    precision, scorer = placed(model, precision), inner_model(model)
     several = dist.is_available() and dist.is_initialized()
     process, processes = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
     with together():
@@ -67,10 +67,10 @@ def _scores(
     model: Model, lists: Lists, inputs: Inputs | None, precision: Precision, budget: int | None, progress: str | None
 ) -> Array:
     """Score all candidates in this process; added documents do not change the scores of the others."""
-    if isinstance(model, Mixed):
+    if isinstance(model, Interpolated):
         inner = model.model
         alone = None if inner is None else _scores(inner, lists, inputs, precision, budget, progress)
-        return model.mixed(lists, alone)
+        return model.interpolate(lists, alone)
     if isinstance(model, Trees):
         check_added(lists, model.names)
         return model.predict(lists)
@@ -93,14 +93,14 @@ def deal(costs: Array, processes: int) -> list[int]:
 
 def check_scoring(model: Model, precision: Precision, budget: int | None) -> None:
     """Raise if an option of networks is given for another model."""
-    if not isinstance(unmixed(model), Scorer) and (precision != "auto" or budget is not None):
+    if not isinstance(inner_model(model), Scorer) and (precision != "auto" or budget is not None):
         key = "token_budget" if precision == "auto" else "precision"
         raise UserError(f"{key}: {type(model).__name__} scores all documents at once, in its own precision")
 
 
 def placed(model: Model | None, precision: Precision) -> Precision:
     """Move a model to the device of this process; return the precision of its encoder there."""
-    model = unmixed(model)
+    model = inner_model(model)
     if not isinstance(model, Scorer):  # trees, or columns alone
         return "fp32"
     from accelerate import PartialState

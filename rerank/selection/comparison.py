@@ -139,7 +139,7 @@ def _instructed(model: str, instruction: str, folder: Path) -> str:
     """Save a model whose default instruction is this one, unless an earlier call did; return its folder."""
     place = folder / digest(model, instruction)[:8] / run_name(model)
     if not place.is_dir():
-        loaded = load_model(model, mix=False, instruction=instruction)
+        loaded = load_model(model, interpolate=False, instruction=instruction)
         with atomic_folder(place) as temporary:
             loaded.save(temporary)
     return str(place)
@@ -297,9 +297,9 @@ class Comparison:
 
     def _scores(self, model: str, title: str) -> str:
         """Add a model's scores to the lists; returns the column's name."""
-        name, ranker = as_name(f"auto-{title}"), load_model(model, mix=False)
+        name, ranker = as_name(f"auto-{title}"), load_model(model, interpolate=False)
         for split in self.splits.values():
-            add_model(split.folder, model, name, mix=False)
+            add_model(split.folder, model, name, interpolate=False)
         placed(ranker, "auto")
         self.milliseconds[name] = self._timed(ranker.scores_of)  # type: ignore[attr-defined]  # a text model's
         return name

@@ -14,8 +14,8 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.columns import as_name
+from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
-from rerank.models.mixed import Mixed, unmixed
 from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.outputs import run_name
@@ -57,13 +57,13 @@ class Ranker:
         instruction: str | None = None,
     ) -> None:
         self.name, self.model = name, load_model(folder, instruction=instruction)
-        self.inner = unmixed(self.model)
+        self.inner = inner_model(self.model)
         self.precision = placed(self.model, precision)
         self.budget = budget if isinstance(self.inner, Scorer) else None
-        self.cosines = list(self.model.cosines) if isinstance(self.model, Mixed) else []
+        self.cosines = list(self.model.cosines) if isinstance(self.model, Interpolated) else []
         self.reads_text = isinstance(self.inner, CrossEncoder) or bool(self.cosines)
         starts = self.inner.start.columns if isinstance(self.inner, CrossEncoder) else []
-        self.columns = self.model.needs() if isinstance(self.model, Mixed) else starts
+        self.columns = self.model.needs() if isinstance(self.model, Interpolated) else starts
         self.features = list(getattr(self.inner, "names", ()))
         if isinstance(self.inner, CrossEncoder):  # kernels are chosen at the first scores, which no request waits for
             self.inner.text_scores([("first", "scores")], budget, self.precision)

@@ -20,7 +20,7 @@ def rerank_lists(
     model: ModelLike,
     lists: ListsLike,
     depth: Count | None = None,
-    no_mix: bool = False,
+    no_interpolation: bool = False,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
     instruction: str | None = None,
@@ -44,7 +44,7 @@ def rerank_lists(
         model: folder of a trained model, such as runs/x/best.
         lists: lists folder made by ``rerank retrieve``, or a file of feature vectors (LETOR, svmlight).
         depth: candidates reranked per query; defaults to the whole list. Deeper ones are left out.
-        no_mix: rank by the model alone, if its folder interpolates it with columns.
+        no_interpolation: rank by the model alone, if its folder interpolates it with columns.
         precision: floating-point format of the encoder; auto takes bf16 if the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own.
         instruction: instruction for queries without one, if the model's prompt has a place for it.
@@ -60,8 +60,8 @@ def rerank_lists(
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.contract import read_contract
+    from rerank.models.interpolated import inner_model
     from rerank.models.load import load_model
-    from rerank.models.mixed import unmixed
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.runs import as_run
     from rerank.scoring.shared import check_scoring, score_shared
@@ -72,15 +72,15 @@ def rerank_lists(
     for name, value, kind in (("model", model, Model), ("lists", lists, Lists)):
         if not isinstance(value, kind | str | Path):
             raise UserError(f"{name}: expected a rerank.{kind.__name__} or its folder, not {reprlib.repr(value)}")
-    if (instruction or no_mix) and isinstance(model, Model):
-        raise UserError("instruction, no_mix: are for a model's folder; give them to rerank.load")
+    if (instruction or no_interpolation) and isinstance(model, Model):
+        raise UserError("instruction, no_interpolation: are for a model's folder; give them to rerank.load")
     columns = () if isinstance(model, Model) else read_contract(Path(model)).get("columns", ())
     opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, columns)
     chosen = opened.to_rerank(depth)
     with group() as main:
         with together():
-            scorer = model if isinstance(model, Model) else load_model(model, not no_mix, instruction)
-            network = unmixed(scorer)
+            scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)
+            network = inner_model(scorer)
             if isinstance(network, FeatureNetwork) and not network.names:
                 raise UserError(f"model: {network.untrained()}; train it first")
             scorer.warn_if_untrained()

@@ -63,8 +63,8 @@ def train(
 
     Args:
         model: what scores the lists, such as ``rerank.CrossEncoder("…")``.
-        lists: what to train on: lists, a lists folder, or several of them, whose lists are mixed. Relevant documents
-            that ``add_relevant`` added take part.
+        lists: training lists, a lists folder, or several of them, which are concatenated. Relevant documents that
+            ``add_relevant`` added take part.
         loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None trains trees on
             their own objective.
         output: the run folder.

@@ -15,8 +15,8 @@ import yaml
 from rerank.errors import UserError
 from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
-from rerank.models.contract import MIX, read_contract
-from rerank.models.mixed import Mixed
+from rerank.models.contract import INTERPOLATION, read_contract
+from rerank.models.interpolated import Interpolated
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
@@ -92,8 +92,8 @@ class Training:
     @property
     def ranker(self) -> Model:
         """The ranker in ``best/``: the model, interpolated with the first stage if validation gave that a weight."""
-        mix = read_contract(self.folder / "best").get(MIX)
-        return self.model if mix is None else Mixed(self.model, **mix)
+        weights = read_contract(self.folder / "best").get(INTERPOLATION)
+        return self.model if weights is None else Interpolated(self.model, **weights)
 
 
 def as_yaml(config: TrainConfig) -> str:

@@ -20,7 +20,7 @@ from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Model
-from rerank.models.mixed import Mixed
+from rerank.models.interpolated import Interpolated
 from rerank.progress import log
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_json, write_json
@@ -185,7 +185,7 @@ class Measurer:
 
     def results(
         self, model: Model, scores: Mapping[str, Array], best_epoch: int, start: Mapping[str, Measured]
-    ) -> tuple[Results, Mixed | None]:
+    ) -> tuple[Results, Interpolated | None]:
         """Measure the best model on validation and test lists.
 
         Args:
@@ -215,21 +215,21 @@ class Measurer:
         if ranker is not None:
             for split, lists in self.lists.items():
                 if set(ranker.weights) <= set(lists.store.column_names):
-                    found[split]["interpolated"] = self(split, ranker.mixed(lists, scores[split]))
+                    found[split]["interpolated"] = self(split, ranker.interpolate(lists, scores[split]))
             columns = [*model.columns, *getattr(model, "names", ())]
             read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
             ranker = ranker if read.isdisjoint(ranker.weights) else None
         validation, test = found.get("validation", {}), found.get("test", {})
         return Results(self.monitor, best_epoch, validation, test, self.first_stage, weight), ranker
 
-    def _interpolate(self, model: Model, scores: Mapping[str, Array]) -> tuple[float | None, Mixed | None]:
+    def _interpolate(self, model: Model, scores: Mapping[str, Array]) -> tuple[float | None, Interpolated | None]:
         """Tune the first stage's weight on validation."""
         lists = self.lists.get("validation")
         if lists is None or lists.store.order is None:
             return None, None
         run = lists.run(scores["validation"])
         weight = tune_weight(run, lists.run(), lists.qrels or {}, self.config.monitor)
-        return weight, Mixed(model, {lists.store.order: weight}, 1 - weight) if weight else None
+        return weight, Interpolated(model, {lists.store.order: weight}, 1 - weight) if weight else None
 
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:

@@ -24,7 +24,7 @@ import yaml
 import rerank
 from rerank.errors import UserError
 from rerank.models.card import dataset_of, make_card, write_card
-from rerank.models.contract import MIX, add_to_contract, read_contract
+from rerank.models.contract import INTERPOLATION, add_to_contract, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rerank.lists.data import Splits
     from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.mixed import Mixed
+    from rerank.models.interpolated import Interpolated
     from rerank.storage.arrow import Array
 
 
@@ -113,7 +113,7 @@ class RunFolder:
         write_json(self.path / ENVIRONMENT, self._environment)
 
     def finish(
-        self, splits: Splits, model: Model, results: Results, ranker: Mixed | None, test_scores: Array | None
+        self, splits: Splits, model: Model, results: Results, ranker: Interpolated | None, test_scores: Array | None
     ) -> None:
         """Complete ``best/`` and its card, write the test run and, last, the results.
 
@@ -126,14 +126,14 @@ class RunFolder:
         """
         noted: dict[str, Any] = {**remember(splits.train, model.arguments().get("name"))}
         if ranker is not None:
-            noted[MIX] = ranker.mix
+            noted[INTERPOLATION] = ranker.interpolation
         add_to_contract(self.best, noted)
         data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
         config = yaml.safe_load(self.config)
         contract, base = read_contract(self.best), getattr(model, "folder", None)
         datasets = dataset_of(splits.train.store.manifest["collection"]["name"])
         card = make_card(contract, self.path.name, base, datasets, config, results, data)
-        write_card(self.best, card, contract.get(MIX))
+        write_card(self.best, card, contract.get(INTERPOLATION))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
         seconds = time.perf_counter() - self._opened

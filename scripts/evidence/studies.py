@@ -49,7 +49,7 @@ def losses_table() -> Iterator[Row]:
         yield [f"**all six, {shown}**", "", "", "", pooled([*gaps.values()]), "", pooled([*gaps.values()]).verdict()]
 
 
-@table("mixing")
+@table("interpolation")
 def mixing_table() -> Iterator[Row]:
     yield ["", "interpolated − alone", "alone − BM25", "interpolated − BM25"]
     for name, loss in product(FRESH + STARTED, (OTHER, DIRECT)):
@@ -300,9 +300,9 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
         yield what, ranked("hinge", "fused", part), "SciFact", "seen"
     for name in FRESH:
         what = f"interpolate a model with a randomly initialised head with BM25 ({SHOWN[DIRECT]}), against it alone"
-        yield what, mixing(name, DIRECT), name, "mixing"
+        yield what, mixing(name, DIRECT), name, "interpolation"
     again = f"interpolate a model that started from BM25 and the cosines once more ({SHOWN[DIRECT]})"
-    yield again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "mixing"
+    yield again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "interpolation"
     what = "train on pseudo-queries only, interpolate 50/50 with BM25; against BM25"
     yield what, gain("documents", 0, "+ BM25"), "SciFact", "documents"
     for queries in (50, 807):

@@ -26,7 +26,7 @@ def test_commands_go_from_retrieval_to_table(
     settings += ["--model.document_length=48", "--loss=SmoothINDCG", "--batch_size=4", f"--output={run}"]
     assert main(["train", *settings]) == 0
     words = ["--model", str(run / "best"), "--lists", str(lists), "--output"]
-    assert main(["rerank", *words, str(tmp_path / "0.trec"), "--no-mix"]) == 0
+    assert main(["rerank", *words, str(tmp_path / "0.trec"), "--no-interpolation"]) == 0
     bm25 = lists / "run.trec"
     ids = {query: [scored.id for scored in ranked] for query, ranked in read_run(bm25).items()}
     reranked = read_run(tmp_path / "0.trec")

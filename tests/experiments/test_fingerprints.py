@@ -22,7 +22,7 @@ LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
 
 def write_config(folder: Path, **changes: Any) -> str:
     base = short_texts(folder) | changes.pop("base", {})
-    return write_experiment(folder, base=base, **{"first_stage": "mix"} | changes)
+    return write_experiment(folder, base=base, **{"first_stage": "interpolate"} | changes)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def lists(tmp_path: Path) -> Lists:
 
 def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None:
     """The first stage as deep as it was reranked; mixtures by validation's shares."""
-    assert experiment([write_config(tmp_path, first_stage="mix", baseline="first stage")]) == 0
+    assert experiment([write_config(tmp_path, first_stage="interpolate", baseline="first stage")]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert list(results["table"]) == ["first stage", "ListNet", "ListNet + first stage"]
     assert all(row["cells"] == row["wanted"] == 3 for row in results["table"].values())

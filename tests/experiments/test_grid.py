@@ -208,7 +208,10 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"methods": {"A": {"search": {"data.fold": [1, 2]}}}}, "data.fold is set by the experiment"),
         ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
         ({"methods": {"first stage": {}}, "first_stage": "show"}, "'first stage' is the name of another row"),
-        ({"methods": {"A": {}, "A + first stage": {}}, "first_stage": "mix"}, "rename it, or set first_stage: hide"),
+        (
+            {"methods": {"A": {}, "A + first stage": {}}, "first_stage": "interpolate"},
+            "rename it, or set first_stage: hide",
+        ),
         ({"baseline": "first stage"}, "baseline: no method 'first stage'"),
     ],
 )

@@ -73,7 +73,7 @@ def test_average_weights_joins_training_queries_and_drops_interpolation(tmp_path
     write_ranker(folders[0], {"bm25": 0.5}, 0.5, tmp_path / "mixed")
     average_weights([tmp_path / "mixed", folders[1]], tmp_path / "average")
     assert shared_queries(lists, tmp_path / "average") == lists.query_ids[:2]
-    assert "mix" not in read_contract(tmp_path / "average")
+    assert "interpolation" not in read_contract(tmp_path / "average")
 
 
 def test_average_weights_rejects_models_that_differ(tmp_path: Path, lists: Lists) -> None:

@@ -19,8 +19,8 @@ from rerank.features.normalise import NORMALISERS, Normaliser, QueryZScore, find
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, read_contract
+from rerank.models.interpolated import Interpolated
 from rerank.models.load import MODELS, load_model
-from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
@@ -47,7 +47,7 @@ def test_save_takes_a_string(kind: str, saved: Path, lists: Lists, tmp_path: Pat
         "text": lambda: load_model(saved),
         "network": lambda: MLP(hidden=[4], columns=["bm25"]),
         "trees": lambda: LightGBM(trees=2, columns=["bm25"], min_data_in_leaf=1),
-        "mixed": lambda: Mixed(None, {"bm25": 1.0}),
+        "mixed": lambda: Interpolated(None, {"bm25": 1.0}),
     }
     model = made[kind]()
     if kind in ("network", "trees"):

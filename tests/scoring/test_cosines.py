@@ -12,8 +12,8 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
+from rerank.models.interpolated import Interpolated
 from rerank.models.load import write_ranker
-from rerank.models.mixed import Mixed
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
@@ -111,7 +111,7 @@ def test_ranker_of_features_computes_cosines_of_texts(tmp_path: Path) -> None:
     add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
     network = rerank.MLP(hidden=[4], columns=["bm25"])
     network.prepare(lists, 1)
-    ranker = Mixed(network, {"dense": 0.5}, 0.5, cosines={"dense": lists.store.entry("dense").made})
+    ranker = Interpolated(network, {"dense": 0.5}, 0.5, cosines={"dense": lists.store.entry("dense").made})
     expected, part = ranker.predict(lists), slice(*lists.offsets[:2])
     texts = lists.store.documents.column("text").take(lists.documents[part]).to_pylist()
     asked = Question(lists.query_texts[0], texts, {}, lists.column("bm25")[part][:, None])

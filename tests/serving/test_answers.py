@@ -49,7 +49,7 @@ def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
     columns = {"bm25": BM25, "dense": DENSE}
     mixed, start, fusion = (load_model(folders[name]) for name in ("mixed", "start", "fusion"))
     texts = mixed.model.text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
-    expected = mixed.mixed_given(columns, texts).tolist()
+    expected = mixed.interpolate_given(columns, texts).tolist()
     assert client.scores("mixed", QUERY, asked) == pytest.approx(expected, abs=1e-5)
     texts = start.text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
     expected = start.add_start(texts, {"bm25": BM25}).tolist()
@@ -65,7 +65,7 @@ def test_features_are_fields(client: Client, folders: dict[str, Path]) -> None:
         expected = load_model(folders[name]).predict(FEATURES).tolist()
         assert client.scores(name, "", documents(features=rows)) == pytest.approx(expected, abs=1e-5)
     mixed = load_model(folders["mixed-mlp"])
-    expected = mixed.mixed_given({"bm25": BM25}, mixed.model.predict(FEATURES)).tolist()
+    expected = mixed.interpolate_given({"bm25": BM25}, mixed.model.predict(FEATURES)).tolist()
     assert client.scores("mixed-mlp", "", documents(features=rows, bm25=BM25)) == pytest.approx(expected, abs=1e-5)
 
 

@@ -66,7 +66,7 @@ def test_calibrate_changes_probabilities_only(kind: str, best: Path, lists: List
     assert calibration.n == lists.size
     if kind == "mixed":  # fitted to the interpolated scores
         with pytest.raises(UserError, match="not calibrated"):
-            load_model(new, mix=False).probabilities(lists)
+            load_model(new, interpolate=False).probabilities(lists)
     rerank.calibrate(best, lists)
     assert contents(best) == after
 

@@ -13,8 +13,8 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import add_to_contract
+from rerank.models.interpolated import Interpolated
 from rerank.models.load import write_ranker
-from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
@@ -77,7 +77,7 @@ def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -
     query, documents = str(frame["query"].iloc[0]), frame["text"].tolist()
     columns = {name: [None if np.isnan(value) else value for value in frame[name].tolist()] for name in WEIGHTS}
     scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
-    expected = np.argsort(-ranker.mixed(first, scores), kind="stable").tolist()
+    expected = np.argsort(-ranker.interpolate(first, scores), kind="stable").tolist()
     assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
@@ -86,28 +86,28 @@ def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -
     if name == "fusion":
         rows = rows.drop(columns=["text"])
     assert RerankTransformer(place / name)(rows)["docno"].tolist() == [rows["docno"][i] for i in expected]
-    assert "Mixed" in repr(RerankTransformer(ranker))
+    assert "Interpolated" in repr(RerankTransformer(ranker))
 
 
 def test_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists, tmp_path: Path) -> None:
     model = rerank.MLP(hidden=[4], columns=["bm25"])
     model.prepare(lists, 1)
-    ranker = Mixed(model, {"dense": 1.0}, text=1)
+    ranker = Interpolated(model, {"dense": 1.0}, text=1)
     features, columns = np.array([[1], [2], [4]], np.float32), {"dense": np.array([1, np.nan, 3], np.float32)}
     (scores,) = scores_of(ranker, [Question("", [""] * 3, columns, features)])
-    assert scores.tolist() == ranker.mixed_given(columns, model.predict(features)).tolist()
+    assert scores.tolist() == ranker.interpolate_given(columns, model.predict(features)).tolist()
     text = rerank.rerank_lists(model, lists)
     expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
     assert ids(rerank.rerank_lists(ranker, lists)) == expected_run
 
 
 def test_mix_fails_with_invalid_options_or_lists(place: Path, lists: Lists, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="token_budget: Mixed scores all documents at once"):
+    with pytest.raises(UserError, match="token_budget: Interpolated scores all documents at once"):
         rerank.rerank_lists(str(place / "fusion"), lists, token_budget=64)
     bare = make_lists(tmp_path)
     for words in (["rerank", "--output", str(tmp_path / "run")], ["add"]):
         assert main([*words, "--lists", str(tmp_path / "lists"), "--model", str(place / "ranker")]) != 0
-    with pytest.raises(UserError, match=r"the ranker mixes in column dense.* --run dense=FILE"):
+    with pytest.raises(UserError, match=r"the ranker interpolates with column dense.* --run dense=FILE"):
         rerank.rerank_lists(str(place / "ranker"), bare)
 
 

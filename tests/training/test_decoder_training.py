@@ -51,7 +51,7 @@ def test_adapters_learn_and_resume_bit_for_bit(decoder: Path, tmp_path: Path) ->
     train(words(tmp_path, decoder, "stopped"))
     assert metrics(tmp_path / "stopped") == metrics(tmp_path / "whole")
     assert_same(*(load_file(tmp_path / run / "best" / "adapter_model.safetensors") for run in ("whole", "stopped")))
-    best = load_model(tmp_path / "stopped" / "best", mix=False)
+    best = load_model(tmp_path / "stopped" / "best", interpolate=False)
     card = (tmp_path / "stopped" / "best" / "README.md").read_text(encoding="utf-8")
     assert isinstance(best, Decoder) and "from rerank import Decoder" in card
 

@@ -98,5 +98,5 @@ def encoder_of(column: str, made: Mapping[str, str]) -> Embedder:
     files, _, precision = made["sha256"].partition("-")
     if hash_model(find_model(made["model"])) == files:
         return Embedder(made["model"], cast(Precision, precision))
-    why = f"{made['model']} is another model now than the one whose cosines are mixed in"
+    why = f"{made['model']} is another model now than the one whose cosines the ranker uses"
     raise UserError(f"column {column}: {why}; give the column, or make the ranker again")

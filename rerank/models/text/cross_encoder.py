@@ -22,7 +22,7 @@ from rerank.lists.scaled import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, RanksTexts, drawn_from
-from rerank.models.card import make_card, with_mix
+from rerank.models.card import make_card, with_interpolation
 from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import default_prompt, modules_of
@@ -230,7 +230,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         """Return the card of the folder that the model was loaded from, or a new one without results."""
         if (self.folder / CONTRACT).is_file() and (self.folder / CARD).is_file():
-            return ModelCard(with_mix((self.folder / CARD).read_text(encoding="utf-8"), None))
+            return ModelCard(with_interpolation((self.folder / CARD).read_text(encoding="utf-8"), None))
         return make_card(self.contract(), Path(self.name).name, base=self.folder)
 
     def contract(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.contract import read_contract
+from rerank.models.interpolated import Interpolated
 from rerank.models.load import write_ranker
-from rerank.models.mixed import Mixed
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
@@ -57,19 +57,19 @@ def ids(run: Run) -> dict[str, list[str]]:
 
 
 def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
-    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
+    alone = rerank.rerank_lists(rerank.load(best, interpolate=False), held_out)
     return fuse([held_out.run(), alone], [weight, 1 - weight])
 
 
 def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path, held_out: Lists) -> None:
     weight, test = text.results.first_stage_weight, text.results.test
     assert weight is not None and 0 < weight < 1, "or the tests of this file show little"
-    assert read_contract(best)["mix"] == {"columns": {"bm25": weight}, "text": 1 - weight}
+    assert read_contract(best)["interpolation"] == {"columns": {"bm25": weight}, "text": 1 - weight}
     run = rerank.rerank_lists(str(best), held_out)
     assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
     assert held_out.qrels is not None
     assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == test["interpolated"].mean["nDCG"]
-    alone = rerank.rerank_lists(rerank.load(best, mix=False), held_out)
+    alone = rerank.rerank_lists(rerank.load(best, interpolate=False), held_out)
     assert evaluate(alone, held_out.qrels, "nDCG").mean["nDCG"] == test["model"].mean["nDCG"]
     assert ids(alone) != ids(run)
     expected = test["interpolated"].mean["nDCG"] - test["first_stage"].mean["nDCG"]
@@ -79,9 +79,9 @@ def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path
 
 
 def test_training_loads_model_and_ranker(text: Training, best: Path, held_out: Lists) -> None:
-    assert isinstance(text.model, CrossEncoder) and isinstance(text.ranker, Mixed)
+    assert isinstance(text.model, CrossEncoder) and isinstance(text.ranker, Interpolated)
     assert (text.ranker.predict(held_out) == rerank.load(best).predict(held_out)).all()
-    assert (text.model.predict(held_out) == rerank.load(best, mix=False).predict(held_out)).all()
+    assert (text.model.predict(held_out) == rerank.load(best, interpolate=False).predict(held_out)).all()
 
 
 def test_write_ranker_updates_the_card(best: Path, tmp_path: Path) -> None:
@@ -89,9 +89,12 @@ def test_write_ranker_updates_the_card(best: Path, tmp_path: Path) -> None:
     write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks")
     write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
     cards = {name: (tmp_path / name / "README.md").read_text() for name in ("other", "ranks", "alone")}
-    assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Mix") == 1
+    assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Interpolation") == 1
     assert "1 z(bm25) + 2 z(dense) + 3 z(score)" in cards["ranks"]
-    assert "## Mix" not in cards["alone"] and cards["alone"].strip() == cards["ranks"].split("\n## Mix")[0].strip()
+    assert (
+        "## Interpolation" not in cards["alone"]
+        and cards["alone"].strip() == cards["ranks"].split("\n## Interpolation")[0].strip()
+    )
 
 
 def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_path: Path, tiny_model: Path) -> None:
@@ -103,5 +106,5 @@ def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_pat
     for name, model in (("start", starting), ("vectors", vectors), ("trees", trees)):
         found = trained(lists, model, tmp_path / name)
         assert found.results.first_stage_weight or name == "start"
-        assert "mix" not in read_contract(found.folder / "best")
-        assert not isinstance(found.ranker, Mixed)
+        assert "interpolation" not in read_contract(found.folder / "best")
+        assert not isinstance(found.ranker, Interpolated)

@@ -16,8 +16,8 @@ import rerank
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import read_contract
+from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model, write_ranker
-from rerank.models.mixed import Mixed
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
@@ -66,27 +66,27 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
     lists, scores = drawn
     runs = by_hand(lists, scores)
     of_columns = dict(zip(["bm25", "dense"], weights, strict=False))
-    ranker = Mixed(rerank.MLP(), of_columns, text=weights[2])
-    found = ranker.mixed(lists, scores)
+    ranker = Interpolated(rerank.MLP(), of_columns, text=weights[2])
+    found = ranker.interpolate(lists, scores)
     assert told(lists.run(found)) == told(fuse(runs, weights))
     for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):  # and by what is given of one query
         columns = {name: lists.column(name)[start:end].tolist() for name in of_columns}
-        assert ranker.mixed_given(columns, scores[start:end]).tolist() == found[start:end].tolist()
+        assert ranker.interpolate_given(columns, scores[start:end]).tolist() == found[start:end].tolist()
     if any(weights[:2]):
-        assert told(lists.run(Mixed(None, of_columns).predict(lists))) == told(fuse(runs[:2], weights[:2]))
+        assert told(lists.run(Interpolated(None, of_columns).predict(lists))) == told(fuse(runs[:2], weights[:2]))
     share = weights[0] / (weights[0] + 1)
-    two = Mixed(rerank.MLP(), {"bm25": share}, text=1 - share)
-    assert told(lists.run(two.mixed(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
+    two = Interpolated(rerank.MLP(), {"bm25": share}, text=1 - share)
+    assert told(lists.run(two.interpolate(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
 
 
 def test_documents_that_were_added_change_nothing_for_the_others(tmp_path: Path) -> None:
     shown = make_lists_with_added(tmp_path)
     (first,) = shown.store.column_names
     with pytest.raises(UserError, match="has no value for the relevant documents that were added"):
-        Mixed(None, {first: 1.0}).predict(shown.with_added())
+        Interpolated(None, {first: 1.0}).predict(shown.with_added())
     whole = shown.with_added()
     shown.store.add_column("all", np.random.default_rng(0).normal(size=len(shown.store.document)).astype(np.float32))
-    ranker = Mixed(None, {"all": 1.0})
+    ranker = Interpolated(None, {"all": 1.0})
     visible = ~shown.store.added_rows[whole.row_numbers]
     assert ranker.predict(whole)[visible].tolist() == ranker.predict(shown).tolist()
     assert not visible.all()
@@ -103,9 +103,11 @@ def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path
     ranker = tmp_path / "ranker"
     write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
     assert {path.name for path in ranker.iterdir()} == {path.name for path in text_model.iterdir()}
-    assert read_contract(ranker) == read_contract(text_model) | {"mix": {"columns": {"bm25": 0.25}, "text": 0.75}}
-    loaded, alone = rerank.load(ranker), rerank.load(ranker, mix=False)
-    assert isinstance(loaded, Mixed) and isinstance(alone, CrossEncoder)
+    assert read_contract(ranker) == read_contract(text_model) | {
+        "interpolation": {"columns": {"bm25": 0.25}, "text": 0.75}
+    }
+    loaded, alone = rerank.load(ranker), rerank.load(ranker, interpolate=False)
+    assert isinstance(loaded, Interpolated) and isinstance(alone, CrossEncoder)
     expected = alone.predict(lists)
     for model in (load_model(text_model), CrossEncoder.load(ranker)):
         np.testing.assert_array_equal(model.predict(lists), expected)
@@ -114,7 +116,9 @@ def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(rerank.load(tmp_path / "again").predict(lists), mixed)
     write_ranker(ranker, {"bm25": 0.5}, 0.5, tmp_path / "other")
-    assert rerank.load(tmp_path / "other").contract()["mix"]["text"] == 0.5, "a ranker's model gets another mix"
+    assert rerank.load(tmp_path / "other").contract()["interpolation"]["text"] == 0.5, (
+        "a ranker's model gets another mix"
+    )
     write_ranker(ranker, {}, 1, tmp_path / "alone")
     assert read_contract(tmp_path / "alone") == read_contract(text_model)
     write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion")
@@ -154,17 +158,35 @@ def test_mixed_passes_first_stage_columns_to_the_model(text_model: Path, tmp_pat
 
 
 BAD: dict[str, tuple[Callable[[Any], object], str]] = {
-    "no columns": (lambda t: write_ranker(None, {}, 0, t / "x"), "mix: all weights are 0"),
-    "below 0": (lambda t: write_ranker(t / "best", {"bm25": -1}, 1, t / "x"), "mix: bm25: .*at least 0, not -1"),
-    "infinite": (lambda t: write_ranker(t / "best", {"bm25": 1}, float("nan"), t / "x"), "mix: text: .*not nan"),
-    "a word": (lambda t: write_ranker(t / "best", {"bm25": "1"}, 1, t / "x"), "mix: bm25: expected a weight"),
-    "zeros": (lambda t: write_ranker(t / "best", {"bm25": 0}, 0, t / "x"), "mix: all weights are 0"),
-    "a text without model": (lambda t: write_ranker(None, {"bm25": 1}, 1, t / "x"), "mix: text: .*there is none"),
-    "a fusion's model": (lambda t: write_ranker(t / "fusion", {"bm25": 1}, 1, t / "x"), "there is no model in it"),
-    "a fusion alone": (lambda t: rerank.load(t / "fusion", mix=False), "there is no model in it"),
+    "no columns": (lambda t: write_ranker(None, {}, 0, t / "x"), "interpolation: all weights are 0"),
+    "below 0": (
+        lambda t: write_ranker(t / "best", {"bm25": -1}, 1, t / "x"),
+        "bm25: .*at least 0, not -1",
+    ),
+    "infinite": (
+        lambda t: write_ranker(t / "best", {"bm25": 1}, float("nan"), t / "x"),
+        "text: .*not nan",
+    ),
+    "a word": (lambda t: write_ranker(t / "best", {"bm25": "1"}, 1, t / "x"), "interpolation: bm25: expected a weight"),
+    "zeros": (lambda t: write_ranker(t / "best", {"bm25": 0}, 0, t / "x"), "interpolation: all weights are 0"),
+    "a text without model": (
+        lambda t: write_ranker(None, {"bm25": 1}, 1, t / "x"),
+        "text: .*there is none",
+    ),
+    "a fusion's model": (
+        lambda t: write_ranker(t / "fusion", {"bm25": 1}, 1, t / "x"),
+        "columns without a model",
+    ),
+    "a fusion alone": (
+        lambda t: rerank.load(t / "fusion", interpolate=False),
+        "columns without a model",
+    ),
     "its place": (lambda t: write_ranker(None, {"bm25": 1}, 0, t / "fusion"), "fusion"),
     "texts": (lambda t: rerank.load(t / "fusion").predict([("a", "b")]), "give lists, or rank"),
-    "no column": (lambda t: rerank.load(t / "fusion").rank("a", ["b"]), "columns: the ranker mixes in column bm25"),
+    "no column": (
+        lambda t: rerank.load(t / "fusion").rank("a", ["b"]),
+        "the ranker interpolates with column bm25",
+    ),
 }
 
 

@@ -20,13 +20,13 @@ from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.columns import check_added, given_column
-from rerank.models.contract import FUSION, MIX, add_to_contract, write_contract
+from rerank.models.contract import FUSION, INTERPOLATION, add_to_contract, write_contract
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
 
 
-class Mixed(RanksTexts, Model):
+class Interpolated(RanksTexts, Model):
     """A model interpolated with columns of the lists, or a fusion of columns alone.
 
     Candidates that a system did not return get the lowest z of the others. Ties keep the order of the list. Relevant
@@ -35,7 +35,7 @@ class Mixed(RanksTexts, Model):
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
     >>> lists = rerank.Lists.from_dataframe(table)
-    >>> Mixed(None, {"bm25": 1.0}).predict(lists).round(1).tolist()  # z of each list's scores
+    >>> Interpolated(None, {"bm25": 1.0}).predict(lists).round(1).tolist()  # z of each list's scores
     [1.0, -1.0, 1.0, -1.0]
 
     Args:
@@ -56,10 +56,10 @@ class Mixed(RanksTexts, Model):
         text: float = 0.0,
         cosines: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        self.mix = checked_mix(model, columns, text, cosines or {})
+        self.interpolation = checked_weights(model, columns, text, cosines or {})
         self.model = model
-        self.weights: dict[str, float] = self.mix["columns"]
-        self.cosines: dict[str, dict[str, str]] = self.mix.get("cosines", {})
+        self.weights: dict[str, float] = self.interpolation["columns"]
+        self.cosines: dict[str, dict[str, str]] = self.interpolation.get("cosines", {})
         self._encoders: dict[str, Embedder] = {}
 
     @property
@@ -70,9 +70,9 @@ class Mixed(RanksTexts, Model):
         return list(dict.fromkeys([*names, *self.weights]))
 
     def needs(self) -> list[str]:
-        """Return the columns that :meth:`rank` needs: of the mix, and those that its model starts from."""
-        mixed = (name for name in self.weights if name not in self.cosines)
-        return list(dict.fromkeys([*self._starts(), *mixed]))
+        """Return the columns that :meth:`rank` needs: of the interpolation, and those that its model starts from."""
+        columns = (name for name in self.weights if name not in self.cosines)
+        return list(dict.fromkeys([*self._starts(), *columns]))
 
     def _starts(self) -> list[str]:
         return list(getattr(getattr(self.model, "start", None), "columns", ()))
@@ -113,30 +113,30 @@ class Mixed(RanksTexts, Model):
                 lists.select([]).column(name)
             except UserError as error:
                 way = f"; add it with `rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
-                raise UserError(f"the ranker mixes in column {name}; {error}{way}") from error
+                raise UserError(f"the ranker interpolates with column {name}; {error}{way}") from error
             self._check_cosines(name, lists)
         check_added(lists, list(self.weights))
 
     def _check_cosines(self, name: str, lists: Lists) -> None:
-        """Refuse a column of cosines by another embedding model than the one that was mixed in."""
+        """Refuse a column of cosines by another embedding model than the one that it was interpolated with."""
         if name not in self.cosines or name not in lists.store.column_names:
             return
         ours, theirs = self.cosines[name], lists.store.entry(name).made
         if theirs.get("number") == "cosine" and _files(theirs) != _files(ours):
             raise UserError(
-                f"the ranker mixes in column {name}, cosines by {ours['model']}, and {lists.store} has those of "
-                f"{theirs['model']}; remove them with `rerank add --drop {name}`{self._or_alone()}"
+                f"the ranker interpolates with column {name}, cosines by {ours['model']}, and {lists.store} has those "
+                f"of {theirs['model']}; remove them with `rerank add --drop {name}`{self._or_alone()}"
             )
 
     def predict(self, lists: Lists) -> Array:
         """Score every candidate of lists, ``[T]`` float32, in their order."""
         if not hasattr(lists, "row_numbers"):
-            raise UserError("predict: mixes over whole lists; give lists, or rank(query, documents, columns={…})")
+            raise UserError("predict: interpolates whole lists; give lists, or rank(query, documents, columns={…})")
         lists = self.completed(lists)
         self.check(lists)
-        return self.mixed(lists, None if self.model is None else self.model.predict(lists))
+        return self.interpolate(lists, None if self.model is None else self.model.predict(lists))
 
-    def mixed(self, lists: Lists, scores: Array | None) -> Array:
+    def interpolate(self, lists: Lists, scores: Array | None) -> Array:
         """Interpolate the model's scores of lists: ``[T]`` float32."""
         self.check(lists)
         columns = [lists.column(name) for name in self.weights]
@@ -149,22 +149,28 @@ class Mixed(RanksTexts, Model):
                 found[start:end][visible] = self._sum([part[visible] for part in own])
         return found
 
-    def mixed_given(self, columns: Mapping[str, Sequence[float] | Array] | None, scores: Array) -> Array:
+    def interpolate_given(self, columns: Mapping[str, Sequence[float] | Array] | None, scores: Array) -> Array:
         """Interpolate the model's scores of one query's documents with given columns: ``[n]`` float32.
 
         Raises:
             UserError: a column is missing, or has not a number, or None, for every document.
         """
         given, instead = columns or {}, self._or_alone()
-        values = [given_column(given, name, len(scores), "the ranker mixes in", instead) for name in self.weights]
+        values = [
+            given_column(given, name, len(scores), "the ranker interpolates with", instead) for name in self.weights
+        ]
         return self._sum(values if self.model is None else [*values, scores])
 
     def _or_alone(self) -> str:
-        return "" if self.model is None else "; or rank by the model alone: --no-mix, rerank.load(…, mix=False)"
+        return (
+            ""
+            if self.model is None
+            else "; or rank by the model alone: --no-interpolation, rerank.load(…, interpolate=False)"
+        )
 
     def _sum(self, parts: Sequence[Array]) -> Array:
         """Sum the columns of a list in their order, then the model's scores, as in a fused run: ``[n]`` float32."""
-        weights = [*self.weights.values(), *([] if self.model is None else [self.mix["text"]])]
+        weights = [*self.weights.values(), *([] if self.model is None else [self.interpolation["text"]])]
         terms = [weight * z_of_candidates(part) for weight, part in zip(weights, parts, strict=True)]
         return sum(terms, start=np.zeros(len(parts[0]))).astype(np.float32)
 
@@ -182,20 +188,22 @@ class Mixed(RanksTexts, Model):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
             scores = self.model.scores_of(query, documents, own, instruction)
-        return self.mixed_given(self.with_cosines(query, documents, columns), scores)
+        return self.interpolate_given(self.with_cosines(query, documents, columns), scores)
 
     def contract(self) -> dict[str, Any]:
-        return ({"class": FUSION} if self.model is None else self.model.contract()) | {MIX: self.mix}
+        return ({"class": FUSION} if self.model is None else self.model.contract()) | {
+            INTERPOLATION: self.interpolation
+        }
 
     def save(self, folder: str | Path) -> None:
-        """Write the model, which loads as it would without the mix, and the mix in ``rerank.json``."""
+        """Write the model, which loads as it would alone, and the weights in ``rerank.json``."""
         folder = Path(folder)
         if self.model is None:
             folder.mkdir(parents=True, exist_ok=True)
             write_contract(folder, self.contract())
             return
         self.model.save(folder)
-        add_to_contract(folder, {MIX: self.mix})
+        add_to_contract(folder, {INTERPOLATION: self.interpolation})
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -207,22 +215,22 @@ def _files(made: Mapping[str, str]) -> str:
     return made["sha256"].partition("-")[0]
 
 
-def checked_mix(
+def checked_weights(
     model: object, columns: Mapping[str, float], text: float, cosines: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Any]:
     """Validate interpolation weights, and return them as in ``rerank.json``."""
     for name, weight in {**columns, "text": text}.items():
         if not (isinstance(weight, int | float) and 0 <= weight < math.inf):
-            raise UserError(f"mix: {name}: expected a weight, a finite number of at least 0, not {weight!r}")
+            raise UserError(f"interpolation: {name}: expected a weight, a finite number of at least 0, not {weight!r}")
     if not columns or not any([*columns.values(), text]):
-        raise UserError("mix: all weights are 0; give a column some weight")
+        raise UserError("interpolation: all weights are 0; give a column some weight")
     if model is None and text:
-        raise UserError(f"mix: text: {text} is the weight of a model, and there is none; set 0")
+        raise UserError(f"interpolation: text: {text} is the weight of a model, and there is none; set 0")
     weights = {name: float(weight) for name, weight in columns.items()}
     made = {name: {key: cosines[name][key] for key in ("model", "sha256")} for name in columns if name in cosines}
     return {"columns": weights, "text": float(text)} | ({"cosines": made} if made else {})
 
 
-def unmixed(model: Model | None) -> Model | None:
+def inner_model(model: Model | None) -> Model | None:
     """Return the model alone; None for a fusion of columns."""
-    return model.model if isinstance(model, Mixed) else model
+    return model.model if isinstance(model, Interpolated) else model
