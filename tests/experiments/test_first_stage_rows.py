@@ -52,7 +52,7 @@ def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None
         found["first stage"].append(evaluate(reranked, qrels, "nDCG").mean["nDCG"])
     for name, values in found.items():
         assert results["table"][name]["values"]["nDCG"]["mean"] == pytest.approx(np.mean(values), abs=1e-6)
-    assert "the share that validation chose" in results["caption"]
+    assert "the weight that validation chose" in results["caption"]
     assert experiment([write_config(tmp_path)]) == 0, "the same cells, other rows"
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
