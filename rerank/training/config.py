@@ -99,8 +99,8 @@ class TrainConfig:
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
             takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
-            forward pass however long a list is. auto is full if the tokens of a micro-batch fit in memory, else cached.
-            The gradient is the same.
+            forward pass however long a list is. auto is full if a micro-batch takes at most half of the free memory,
+            else cached. The gradient is the same.
         precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
             always float32. fp16, on a GPU only, scales the loss, and skips a step whose gradient overflows.
         seed: decides every random choice.
