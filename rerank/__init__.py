@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         Ramp,
         RankNet,
         ReciprocalRank,
-        RegressionCompatible,
         SmoothIAP,
         SmoothINDCG,
         SmoothIP,

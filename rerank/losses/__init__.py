@@ -20,7 +20,7 @@ _MODULES = {
     "lambda_loss": ("LambdaLoss",),
     "distillation": ("MarginMSE", "KLDivergence"),
     "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
-    "pointwise": ("RMSE", "MSE", "BCE", "RegressionCompatible"),
+    "pointwise": ("RMSE", "MSE", "BCE"),
 }
 _PARTS = ("Term", "Terms", "Ramp", "MinMax", "ReciprocalRank")
 """Parts of a sum of losses."""

@@ -81,13 +81,6 @@ SURROGATES = [
     Case("BCE", losses.BCE, reference.bce(), shift=False),
     Case("BCE-rel-3", partial(losses.BCE, rel=3), reference.bce(3), shift=False),
     Case("BCE-weight", partial(losses.BCE, pos_weight=7.5), reference.bce(weight=7.5), shift=False),
-    Case("RegressionCompatible", losses.RegressionCompatible, reference.regression_compatible(), shift=False),
-    Case(
-        "RegressionCompatible-settings",
-        partial(losses.RegressionCompatible, alpha=0.9, rel=3),
-        reference.regression_compatible(0.9, 3),
-        shift=False,
-    ),
     Case("BCE-prior", partial(losses.BCE, prior=0.02), reference.bce(prior=0.02), shift=False),
 ]
 

@@ -170,18 +170,6 @@ def bce(rel: float = 1.0, weight: float = 1.0, prior: float = 0.5) -> Plain:
     return loss
 
 
-def regression_compatible(alpha: float = 0.5, rel: float = 1.0) -> Plain:
-    def loss(s: Tensor, y: Tensor) -> Tensor:
-        p, b = 1 / (1 + (-s).exp()), (y >= rel).double()
-        parts = [
-            -(1 - alpha) * (b[i] * p[i].log() + (1 - b[i]) * (1 - p[i]).log()) - alpha * b[i] * (p[i] / p.sum()).log()
-            for i in range(len(s))
-        ]
-        return _mean(parts, s)
-
-    return loss
-
-
 def margin_mse(s: Tensor, y: Tensor) -> Tensor:
     pairs = [(i, j) for i in range(len(y)) for j in range(len(y)) if i != j]
     return _mean([((s[i] - s[j]) - (y[i] - y[j])) ** 2 for i, j in pairs], s)

@@ -29,7 +29,6 @@ from rerank.losses import (
     PairwiseHinge,
     PairwiseSoftmax,
     RankNet,
-    RegressionCompatible,
     SoftmaxCE,
     WassRank,
 )
@@ -76,37 +75,6 @@ def test_pairwise_losses_are_means_over_all_pairs(kind: type[Loss], formula: Cal
     torch.testing.assert_close(loss, plain)
     found, true = (torch.autograd.grad(value, scores)[0] for value in (loss, plain))
     torch.testing.assert_close(found, true, rtol=1e-7, atol=1e-12)
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9])
-def test_regression_compatible_is_minimal_at_the_true_probabilities(alpha: float) -> None:
-    """Whatever the labels' distribution, and whatever they have to do with each other; a sum with SoftmaxCE is not."""
-    rng = torch.Generator().manual_seed(0)
-    labels = (torch.rand(40, 5, generator=rng) < torch.tensor([0.9, 0.6, 0.5, 0.2, 0.1])).double()
-    labels[:, 1] = torch.where(labels[:, 0] > 0, labels[:, 1], labels[:, 4])
-    weights = torch.rand(40, generator=rng, dtype=torch.float64)  # the probability of each row of labels
-    true = weights @ labels / weights.sum()
-
-    def least(loss: Callable[[Tensor], Tensor]) -> Tensor:
-        scores = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-        steps = torch.optim.LBFGS(
-            [scores], max_iter=500, tolerance_grad=1e-12, tolerance_change=0, line_search_fn="strong_wolfe"
-        )
-
-        def closure() -> Tensor:
-            steps.zero_grad()
-            value = loss(scores.expand(40, 5)) @ weights
-            value.backward()
-            return value
-
-        steps.step(closure)
-        return scores.detach().sigmoid()
-
-    found = least(lambda scores: RegressionCompatible(alpha, reduction="none")(scores, labels))
-    assert found == pytest.approx(true, abs=1e-6)
-    others = BCE(reduction="none"), SoftmaxCE(reduction="none")
-    spoiled = least(lambda scores: others[0](scores, labels) + others[1](scores, labels))
-    assert (spoiled - true).abs().max() > 0.02
 
 
 def test_rmse_has_no_gradient_when_perfect() -> None:
