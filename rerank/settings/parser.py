@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "list": "a list"}
 WORDS |= {"dict": "keys and their values", "NoneType": "null"}
 
+TRANSFORMERS = {
+    "per_device_train_batch_size": "batch_size",
+    "num_train_epochs": "epochs",
+    "learning_rate": "optimization.encoder_lr",
+    "lr": "optimization.encoder_lr",
+    "lr_scheduler_type": "optimization.schedule",
+    "eval_steps": "steps_per_epoch",
+    "save_steps": "checkpoint_every",
+    "metric_for_best_model": "monitor",
+    "report_to": "tracker",
+    "model_name_or_path": "model.name",
+    "bf16": "precision",
+    "fp16": "precision",
+    "gradient_checkpointing": "gradient",
+}
+"""Options of ``rerank train`` by their names in transformers, where these are too different to be found."""
+
 
 def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
     """Make an empty parser for ``rerank NAME``, described by a docstring up to its arguments."""
@@ -41,7 +58,6 @@ def parse(
     parser: ArgumentParser,
     given: Sequence[str] | Mapping[str, Any],
     classes: Mapping[str, Mapping[str, type]] | None = None,
-    aliases: Mapping[str, str] | None = None,
 ) -> Namespace:
     """Parse options (``--per-query`` or ``--per_query``) or nested settings.
 
@@ -49,7 +65,6 @@ def parse(
         parser: parser of a command.
         given: words of the command line, or settings as a YAML file has them.
         classes: classes to suggest, by the last part of the keys that take them.
-        aliases: our options by the names that other libraries give them.
     """
     from jsonargparse import ArgumentError
 
@@ -61,7 +76,7 @@ def parse(
             options = parser.parse_args(words)
         parser.validate(options, skip_unset=False)  # or null would pass for any type
     except (ArgumentError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(_explain(str(error), parser, classes or {}, aliases or {})) from error
+        raise UserError(_explain(str(error), parser, classes or {})) from error
     for key in parser.groups or ():
         if options.get(key, key) is None:
             raise UserError(f"{key}: expected keys and their values, not null")
@@ -92,9 +107,7 @@ def _check_classes(value: Any, key: str) -> None:
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
-def _explain(
-    message: str, parser: ArgumentParser, classes: Mapping[str, Mapping[str, type]], aliases: Mapping[str, str]
-) -> str:
+def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping[str, type]]) -> str:
     """Translate a message of jsonargparse.
 
     It nests messages, one per class and per alternative of a type. The innermost one counts, and the keys leading to
@@ -115,7 +128,7 @@ def _explain(
             kind = path.rpartition(".")[2]
             return f"{name}: {kind} has no {found[1]}{_inner_option(found[1], key, path, classes)}{see}"
         options = [option.lstrip("-") for action in parser._actions for option in action.option_strings]
-        return f"{'--' * ('nrecog' in cause)}{name}: unknown option{nearest_option(name, options, aliases)}{see}"
+        return f"{'--' * ('nrecog' in cause)}{name}: unknown option{nearest_option(name, options)}{see}"
     if found := re.search(r"arguments are required: (.*)", cause):
         if path:
             first = found[1].split(",")[0].strip()
@@ -142,13 +155,13 @@ def _inner_option(name: str, key: str, path: str, classes: Mapping[str, Mapping[
     return nearest(name, takes)
 
 
-def nearest_option(name: str, options: Sequence[str], aliases: Mapping[str, str] | None = None) -> str:
-    """Suggest an option for an unknown one: the same setting of another library, or a similar name.
+def nearest_option(name: str, options: Sequence[str]) -> str:
+    """Suggest an option for an unknown one: transformers' name of it, or a similar name.
 
     >>> nearest_option("encoder_lr", ["sampler", "optimization.encoder_lr"])
     " (did you mean '--optimization.encoder_lr'?)"
     """
-    if ours := (aliases or {}).get(name):
+    if (ours := TRANSFORMERS.get(name)) in options:
         return f" (did you mean '--{ours}'?)"
     ends = [option for option in options if option.endswith(("." + name, "_" + name))]
     first = name.partition(".")[0]

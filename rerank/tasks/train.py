@@ -22,9 +22,10 @@ from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import heard
+from rerank.settings.parser import TRANSFORMERS
 from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike
-from rerank.training.config import ELSEWHERE, Optimization, TrainConfig, check_values
+from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import FINGERPRINT, GIVEN, check_unbegun
 
@@ -87,7 +88,7 @@ def train(
     known = [field.name for field in fields(TrainConfig) if field.name not in OWN]
     for name in settings:
         if name not in known:
-            raise UserError(f"train: no setting {name!r}{_within(name) or nearest(name, known)}")
+            raise UserError(f"train: no setting {name!r}{_nearest_setting(name, known)}")
     settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     if not isinstance(model, Model):
         raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {reprlib.repr(model)}")
@@ -128,15 +129,12 @@ def train(
         return fit(config, output)
 
 
-def _within(name: str) -> str:
-    """Suggest a setting for its name elsewhere, or for a name like one of ``optimization``'s."""
-    section, _, ours = ELSEWHERE.get(name, "").rpartition(".")
-    if ours and not section:
-        return f" (did you mean {ours!r}?)"
-    rates = [field.name for field in fields(Optimization)]
-    names = [ours] if section == "optimization" else get_close_matches(name, rates, 1)
-    names = ["encoder_lr", "head_lr"] if ours == "encoder_lr" else names
-    return f" (it is optimization=rerank.Optimization({', '.join(f'{key}=…' for key in names)}))" if names else ""
+def _nearest_setting(name: str, known: Sequence[str]) -> str:
+    """Suggest a setting for an unknown one: transformers' name of it, one of ``optimization``, or a similar name."""
+    ours = TRANSFORMERS.get(name, name).rpartition(".")[2]
+    if rates := get_close_matches(ours, [field.name for field in fields(Optimization)], 1):
+        return f" (it is optimization=rerank.Optimization({rates[0]}=…))"
+    return nearest(ours, known)
 
 
 def _criterion(loss: Any) -> Criterion | None:

@@ -14,31 +14,6 @@ from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Model
 from rerank.settings.ranges import Count, NotNegative, Positive, Seed, check_arguments
 
-ELSEWHERE = {
-    "per_device_train_batch_size": "batch_size",
-    "train_batch_size": "batch_size",
-    "num_train_epochs": "epochs",
-    "num_epochs": "epochs",
-    "learning_rate": "optimization.encoder_lr",
-    "lr": "optimization.encoder_lr",
-    "warmup_ratio": "optimization.warmup",
-    "warmup_steps": "optimization.warmup",
-    "lr_scheduler_type": "optimization.schedule",
-    "eval_steps": "steps_per_epoch",
-    "save_steps": "checkpoint_every",
-    "early_stopping_patience": "patience",
-    "metric_for_best_model": "monitor",
-    "report_to": "tracker",
-    "output_dir": "output",
-    "model_name_or_path": "model.name",
-    "max_seq_length": "model.document_length",
-    "max_length": "model.document_length",
-    "bf16": "precision=bf16",
-    "fp16": "precision=fp16",
-    "gradient_checkpointing": "gradient=cached",
-}
-"""Our options by the names of Hugging Face's and sentence-transformers' trainers."""
-
 
 @dataclass
 class Optimization:

@@ -28,20 +28,14 @@ SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rer
 def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
     """Parse the words of ``rerank train`` into a configuration and the run folder."""
     parser = train_parser(output=True)
-    options = _parse(parser, classes_first(argv))
+    options = parse(parser, classes_first(argv), import_classes())
     return _instantiated(parser, options), options.output
-
-
-def _parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
-    from rerank.training.config import ELSEWHERE
-
-    return parse(parser, given, import_classes(), ELSEWHERE)
 
 
 def configured(settings: Mapping[str, Any]) -> TrainConfig:
     """Build the configuration that nested settings describe, as a YAML file has them."""
     parser = train_parser()
-    return _instantiated(parser, _parse(parser, settings))
+    return _instantiated(parser, parse(parser, settings, import_classes()))
 
 
 def data_of(settings: Mapping[str, Any]) -> Data:
@@ -50,7 +44,7 @@ def data_of(settings: Mapping[str, Any]) -> Data:
 
     parser = make_parser("train", Data)
     parser.add_subclass_arguments(Data, "data")
-    options = _parse(parser, {"data": settings["data"]})
+    options = parse(parser, {"data": settings["data"]}, import_classes())
     with _as_user_errors():
         data: Data = parser.instantiate(options).data
     return data
@@ -62,7 +56,7 @@ def check(given: Sequence[str] | Mapping[str, Any]) -> None:
     from rerank.training.config import check_values
 
     words = given if isinstance(given, Mapping) else classes_first(given)
-    options = _parse(train_parser(), words)
+    options = parse(train_parser(), words, import_classes())
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))
 

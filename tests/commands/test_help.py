@@ -160,7 +160,7 @@ LISTNET = [*START, "--loss=ListNet"]
         ([*LISTNET, "--model.query_length=q"], "model.query_length: expected a whole number, not q"),
         ([*LISTNET, "--tracker=x"], "tracker: expected a list, not x"),
         ([*START, "--num_train_epochs=1"], "--num_train_epochs: unknown option (did you mean '--epochs'?)"),
-        ([*START, "--bf16"], "(did you mean '--precision=bf16'?)"),
+        ([*START, "--bf16"], "(did you mean '--precision'?)"),
         ([*START, "--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
         ([*DATA_ALONE, "--model.name=m"], "model: "),
         ([*DATA_ALONE, "--model=CrossEncoder"], "model: CrossEncoder needs name; give --model.name"),

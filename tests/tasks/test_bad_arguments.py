@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "an experiment that is not there": (lambda t: rerank.experiment("x.yaml"), r"x\.yaml: no such file"),
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
     # what other libraries call it
-    "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…, head_lr=…\)"),
+    "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…\)"),
     "epochs": (lambda t: t.train(num_train_epochs=1), r"no setting 'num_train_epochs' \(did you mean 'epochs'"),
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
