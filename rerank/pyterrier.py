@@ -8,6 +8,7 @@ reranks the 50 best of any retriever whose results carry the documents' text (``
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,6 @@ from rerank.errors import UserError
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.scoring.questions import Question, scores_of
 
 
 class RerankTransformer(pt.Transformer):
@@ -40,7 +40,7 @@ class RerankTransformer(pt.Transformer):
 
     def __init__(self, model: str | Path | CrossEncoder | Interpolated, *, text_field: str = "text") -> None:
         super().__init__()
-        self.model = model if isinstance(model, CrossEncoder | Interpolated) else load_model(model)
+        self.model: Any = model if isinstance(model, CrossEncoder | Interpolated) else load_model(model)
         inner, interpolated = inner_model(self.model), self.model if isinstance(self.model, Interpolated) else None
         if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
@@ -61,14 +61,13 @@ class RerankTransformer(pt.Transformer):
         pt.validate.result_frame(inp, extra_columns=[*texts, *columns.values()], context=self)
         came = np.lexsort((inp["rank"] if "rank" in inp else np.arange(len(inp)), pd.factorize(inp["qid"])[0]))
         results = inp.iloc[came]
-        questions = []
+        parts = [np.zeros(0, dtype=np.float32)]
         for _, found in results.groupby("qid", sort=False):
             query = str(found["query"].iloc[0]) if texts else ""
             documents = found[self.text_field].fillna("").astype(str).tolist() if texts else [""] * len(found)
             given = {name: found[column].to_numpy() for name, column in columns.items()}
-            questions.append(Question(query, documents, given))
-        parts = scores_of(self.model, questions) if questions else []
-        scores = np.concatenate([np.zeros(0, dtype=np.float32), *parts])
+            parts.append(self.model.scores_of(query, documents, given))
+        scores = np.concatenate(parts)
         best = np.lexsort((-scores, pd.factorize(results["qid"])[0]))  # stable: ties stay as they came
         results = results.assign(score=scores).iloc[best].reset_index(drop=True)
         return results.assign(rank=results.groupby("qid", sort=False).cumcount() + pt.model.FIRST_RANK)

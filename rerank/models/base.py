@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import device as Device
 
     from rerank.evaluation.calibration import Calibration
+    from rerank.kernels.precision import Precision
 
 
 FRESH_SEED = 42
@@ -132,8 +133,11 @@ class RanksTexts(ABC):
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
+        *,
+        budget: int | None = None,
+        precision: Precision = "auto",
     ) -> Array:
-        """Score documents for a query: ``[n]`` float32; see :meth:`rank`."""
+        """Score documents for a query: ``[n]`` float32; see :meth:`rank` and :func:`score_candidates`."""
 
     def rank(
         self,

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from rerank.errors import UserError
+from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
 from rerank.models.base import Model, RanksTexts
 from rerank.models.columns import check_added, given_column
@@ -180,6 +181,9 @@ class Interpolated(RanksTexts, Model):
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
+        *,
+        budget: int | None = None,
+        precision: Precision = "auto",
     ) -> Array:
         """Score all documents that the first stage found for a query, ``[n]`` float32: z is over them."""
         scores = np.zeros(len(documents), dtype=np.float32)
@@ -187,7 +191,7 @@ class Interpolated(RanksTexts, Model):
             if not isinstance(self.model, RanksTexts):
                 raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
-            scores = self.model.scores_of(query, documents, own, instruction)
+            scores = self.model.scores_of(query, documents, own, instruction, budget=budget, precision=precision)
         return self.interpolate_given(self.with_cosines(query, documents, columns), scores)
 
     def contract(self) -> dict[str, Any]:

@@ -24,9 +24,8 @@ from starlette.routing import Route
 
 from rerank import __version__
 from rerank.errors import UserError, nearest
-from rerank.scoring.questions import Question
 from rerank.serving.limits import Limits
-from rerank.serving.ranker import Body, Ranker
+from rerank.serving.ranker import Body, Question, Ranker
 from rerank.storage.arrow import Array
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")

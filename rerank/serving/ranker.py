@@ -6,6 +6,7 @@ import json
 import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.columns import as_name
+from rerank.models.base import RanksTexts
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
 from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.outputs import run_name
-from rerank.scoring.questions import Question, scores_of
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import FLOAT32, Array
 
@@ -43,6 +44,25 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "truncation_direction": ("right", "Right"),
 }
 """Values of other services' fields that ask for our only behaviour."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Inputs of a model for one query.
+
+    Attributes:
+        query: the query's text.
+        texts: the documents' texts.
+        columns: scores that are interpolated or started from, ``[n]``; NaN if missing.
+        features: feature vectors in the model's order, ``[n, F]``.
+        instruction: instruction for a text model with a place for one.
+    """
+
+    query: str
+    texts: Sequence[str]
+    columns: Mapping[str, Array]
+    features: Array | None = None
+    instruction: str | None = None
 
 
 class Ranker:
@@ -118,7 +138,16 @@ class Ranker:
 
     def scores(self, question: Question) -> Array:
         """Compute raw scores of a question's documents, ``[n]`` float32."""
-        return scores_of(self.model, [question], self.budget, self.precision)[0]
+        asked = question.query, question.texts, question.columns
+        if question.features is None:
+            assert isinstance(self.model, RanksTexts)
+            return self.model.scores_of(*asked, question.instruction, budget=self.budget, precision=self.precision)
+        options = {} if self.budget is None else {"budget": self.budget}
+        assert self.inner is not None
+        scores: Array = self.inner.predict(question.features, **options)
+        if isinstance(self.model, Interpolated):
+            scores = self.model.interpolate_given(self.model.with_cosines(*asked), scores)
+        return scores
 
 
 def named(rankers: Sequence[str]) -> dict[str, str]:

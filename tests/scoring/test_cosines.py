@@ -18,7 +18,7 @@ from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.outputs import add_cosines
-from rerank.serving.ranker import Question, scores_of
+from rerank.serving.ranker import Question, Ranker
 from tests.builders import make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -115,7 +115,9 @@ def test_ranker_of_features_computes_cosines_of_texts(tmp_path: Path) -> None:
     expected, part = ranker.predict(lists), slice(*lists.offsets[:2])
     texts = lists.store.documents.column("text").take(lists.documents[part]).to_pylist()
     asked = Question(lists.query_texts[0], texts, {}, lists.column("bm25")[part][:, None])
-    assert scores_of(ranker, [asked])[0] == pytest.approx(expected[part], abs=1e-3)
+    ranker.save(tmp_path / "ranker")
+    scores = Ranker("ranker", str(tmp_path / "ranker")).scores(asked)
+    assert scores == pytest.approx(expected[part], abs=1e-3)
 
 
 @pytest.mark.usefixtures("home")

@@ -51,8 +51,7 @@ def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
     texts = mixed.model.text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
     expected = mixed.interpolate_given(columns, texts).tolist()
     assert client.scores("mixed", QUERY, asked) == pytest.approx(expected, abs=1e-5)
-    texts = start.text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
-    expected = start.add_start(texts, {"bm25": BM25}).tolist()
+    expected = start.scores_of(QUERY, TEXTS, {"bm25": BM25}, precision="fp32").tolist()
     assert client.scores("start", QUERY, asked) == pytest.approx(expected, abs=1e-5)
     expected = {hit["corpus_id"]: hit["score"] for hit in fusion.rank(QUERY, TEXTS, columns=columns)}
     without = [{name: one[name] for name in one if name != "text"} for one in asked]

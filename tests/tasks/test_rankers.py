@@ -20,7 +20,7 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
-from rerank.scoring.questions import Question, scores_of
+from rerank.serving.ranker import Question, Ranker
 from tests.builders import PROMPT, make_decoder, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
@@ -94,7 +94,8 @@ def test_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists,
     model.prepare(lists, 1)
     ranker = Interpolated(model, {"dense": 1.0}, text=1)
     features, columns = np.array([[1], [2], [4]], np.float32), {"dense": np.array([1, np.nan, 3], np.float32)}
-    (scores,) = scores_of(ranker, [Question("", [""] * 3, columns, features)])
+    ranker.save(tmp_path / "ranker")
+    scores = Ranker("ranker", str(tmp_path / "ranker")).scores(Question("", [""] * 3, columns, features))
     assert scores.tolist() == ranker.interpolate_given(columns, model.predict(features)).tolist()
     text = rerank.rerank_lists(model, lists)
     expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))

@@ -280,14 +280,12 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         instructions = asked.column("instruction").to_pylist() if "instruction" in asked.column_names else []
         return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions)
 
-    def pair_inputs(
-        self, queries: Sequence[str], documents: Sequence[str], instructions: Sequence[str | None] = ()
-    ) -> Inputs:
-        """Prepare the inputs of pairs of texts, each with its instruction, if any."""
+    def pair_inputs(self, queries: Sequence[str], documents: Sequence[str], instruction: str | None = None) -> Inputs:
+        """Prepare the inputs of pairs of texts, with an instruction, if any."""
         sides = (self.query_length, self.around[0], queries), (self.document_length, self.around[1], documents)
         tokens = [encode(self.tokenizer, Side(length, *around), texts)[0] for length, around, texts in sides]
         rows = np.arange(len(queries))
-        return self.token_inputs(Tokens.of(*tokens), rows, rows, instructions)
+        return self.token_inputs(Tokens.of(*tokens), rows, rows, [instruction] * len(queries))
 
     def token_inputs(
         self, tokens: Tokens, query: Array, document: Array, instructions: Sequence[str | None] = ()
@@ -360,25 +358,21 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
                 "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
             )
-        return self.text_scores(pairs, budget, instructions=instruction)
+        return self.text_scores(pairs, budget, instruction=instruction)
 
     def text_scores(
         self,
         pairs: Iterable[tuple[str, str]],
         budget: int | None = None,
         precision: Precision = "auto",
-        instructions: str | Sequence[str | None] | None = None,
+        instruction: str | None = None,
     ) -> Array:
-        """Score text pairs with the text part alone, ``[n]`` float32; see :meth:`predict`.
-
-        ``instructions`` are those of each pair, or one for all.
-        """
+        """Score text pairs with the text part alone, ``[n]`` float32; see :meth:`predict`."""
         check_value("budget", budget, Count | None)
         queries, documents = _sides(pairs)
         self.warn_if_untrained()
         with SCORING_LOCK:
-            each = [instructions] * len(queries) if isinstance(instructions, str) else instructions or ()
-            inputs, rows = self.pair_inputs(queries, documents, each), np.arange(len(queries))
+            inputs, rows = self.pair_inputs(queries, documents, instruction), np.arange(len(queries))
             return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
 
     def scores_of(
@@ -387,17 +381,18 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
+        *,
+        budget: int | None = None,
+        precision: Precision = "auto",
     ) -> Array:
         """Score documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        scores = self.text_scores([(query, document) for document in documents], instructions=instruction)
-        return self.add_start(scores, columns or {}) if self.start.columns else scores
-
-    def add_start(self, text: Array, columns: Mapping[str, Sequence[float] | Array]) -> Array:
-        """Add the columns of one list's candidates to the scores of their texts, ``[n]``, best candidate first."""
+        text = self.text_scores([(query, document) for document in documents], budget, precision, instruction)
+        if not self.start.columns:
+            return text
         with torch.inference_mode():
-            z = self.start.of_values(columns, len(text)).to(self.start.weights.device)
+            z = self.start.of_values(columns or {}, len(text)).to(self.start.weights.device)
             return self.add_first_stage(torch.from_numpy(text).to(z.device), z).cpu().numpy()
 
     def save(self, folder: str | Path) -> None:
