@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from pathlib import Path
 
@@ -21,16 +20,19 @@ def query_hashes(lists: Lists) -> Array:
 
 
 def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
-    """Return the entry of ``rerank.json`` for the queries of a training run, with those of its initial model."""
+    """Return the entry of ``rerank.json`` for the queries of a training run, with those of its initial model.
+
+    Hashes are hexadecimal, so the entries of several models can be concatenated.
+    """
     earlier = None if initial is None else _known(initial)
     hashes = [query_hashes(lists), *([] if earlier is None else [earlier])]
-    return {TRAINED_ON: base64.b64encode(np.unique(np.concatenate(hashes)).tobytes()).decode()}
+    return {TRAINED_ON: np.unique(np.concatenate(hashes)).tobytes().hex()}
 
 
 def _known(model: str | Path) -> Array | None:
     """Read the hashes of the queries that a model was trained on; None if it does not record them."""
     known = read_contract(Path(model)).get(TRAINED_ON)
-    return None if known is None else np.frombuffer(base64.b64decode(known), "<u8")
+    return None if known is None else np.frombuffer(bytes.fromhex(known), "<u8")
 
 
 def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:

@@ -202,7 +202,7 @@ def test_epoch_by_loss_saves_the_lowest_validation_loss(loss: str, options: list
 
 def test_mean_loss_raises_when_no_list_has_a_signal(options: list[str], tmp_path: Path) -> None:
     lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
-    with pytest.raises(UserError, match="no list can teach the loss"):
+    with pytest.raises(UserError, match="no list has a signal for the loss"):
         mean_loss(losses.ListNet(), lists.select([]), np.zeros(0, np.float32), 42)
 
 
