@@ -13,19 +13,19 @@ from rerank.collections import Collection, Document, Query
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.arrow import Array, batched, read_arrow, write_arrow
-from rerank.storage.files import atomic_file, cache_folder, digest, read_json, write_json
+from rerank.storage.files import atomic_file, cache_folder, digest
 from rerank.storage.locks import exclusive_lock
 
 DENSE = "dense"
 """The column of its scores."""
 
 BLOCK = 1 << 13
-"""Documents of a block: what a killed embedding has to do again at the most, and what is in memory."""
+"""Documents of a block, which is in memory."""
 
 QUERIES = 512
 """Queries whose products with a block are in memory together."""
 
-WHOLE = "whole.json"
+SCHEMA = pa.schema([("doc_id", pa.string()), ("vector", pa.list_(pa.float16()))])
 
 
 class Encoder(Protocol):
@@ -43,54 +43,41 @@ class Encoder(Protocol):
         """Encode queries, ``[n, D]`` float32."""
 
 
-class Vectors:
-    """The vectors of some documents in numbered Arrow files, float16, each whole or absent."""
+def build_vectors(collection: Collection, encoder: Encoder) -> Path:
+    """Embed the documents of a collection, unless that has been done already; return the Arrow file.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.arrow"
-
-    def build(self, documents: Iterable[Document], encoder: Encoder, total: int | None) -> None:
-        """Encode documents, except for whole blocks of a killed process."""
-        if (self.folder / WHOLE).exists():
-            return
-        with exclusive_lock(self.folder, wait=True):
-            count = blocks = 0
-            with tqdm(documents, f"embedding with {encoder.name}", total, unit=" documents", disable=None) as bar:
-                for number, block in enumerate(batched(bar, BLOCK)):
-                    if not self.path(number).is_file():
-                        self._write(number, block, encoder.documents([document.text for document in block]))
-                    count, blocks = count + len(block), number + 1
-            write_json(self.folder / WHOLE, {"documents": count, "blocks": blocks})
-
-    def _write(self, number: int, documents: Sequence[Document], vectors: Array) -> None:
-        rows = pa.FixedSizeListArray.from_arrays(pa.array(vectors.astype(np.float16).ravel()), vectors.shape[1])
-        schema = pa.schema([("doc_id", pa.string()), ("vector", rows.type)])
-        with atomic_file(self.path(number)) as temporary:
-            write_arrow(temporary, schema, [{"doc_id": [document.id for document in documents], "vector": rows}])
-
-    def blocks(self) -> Iterator[tuple[list[str], Array]]:
-        """Yield ids and vectors, ``[n, D]`` float32, block by block."""
-        for number in range(read_json(self.folder / WHOLE)["blocks"]):
-            table = read_arrow(self.path(number))
-            size = table.schema.field("vector").type.list_size
-            flat = pa.chunked_array([chunk.flatten() for chunk in table.column("vector").chunks], pa.float16())
-            yield table.column("doc_id").to_pylist(), flat.to_numpy().reshape(-1, size).astype(np.float32)
-
-
-def build_vectors(collection: Collection, encoder: Encoder) -> Vectors:
-    """Build the vectors of a collection, once for a hash of its documents and the encoder.
-
-    On disk they take two bytes for each of a document's numbers: 0.8 GB for a million vectors of 384.
+    It is named by the hash of the documents and the encoder, and has a record batch of ``doc_id`` and float16
+    ``vector`` per block: 0.8 GB for a million vectors of 384 numbers. It appears when it is complete; a killed
+    embedding starts over.
     """
-    vectors = Vectors(cache_folder() / "vectors" / digest(collection.fingerprint(), encoder.id))
-    vectors.build(collection.documents(), encoder, collection.document_count())
-    return vectors
+    path = cache_folder() / "vectors" / f"{digest(collection.fingerprint(), encoder.id)}.arrow"
+    if not path.exists():
+        with exclusive_lock(path, wait=True):
+            if not path.exists():
+                documents, total = collection.documents(), collection.document_count()
+                blocks = encoded(documents, encoder, total)
+                batches = ({"doc_id": ids, "vector": list(vectors)} for ids, vectors in blocks)
+                with atomic_file(path) as temporary:
+                    write_arrow(temporary, SCHEMA, batches)
+    return path
 
 
-def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], depth: int) -> Run:
+def encoded(documents: Iterable[Document], encoder: Encoder, total: int | None) -> Iterator[tuple[list[str], Array]]:
+    """Yield ids and vectors, ``[n, D]`` float16, block by block."""
+    with tqdm(documents, f"embedding with {encoder.name}", total, unit=" documents", disable=None) as bar:
+        for block in batched(bar, BLOCK):
+            vectors = encoder.documents([document.text for document in block])
+            yield [document.id for document in block], vectors.astype(np.float16)
+
+
+def read_vectors(path: Path) -> Iterator[tuple[list[str], Array]]:
+    """Yield ids and vectors, ``[n, D]`` float32, block by block."""
+    for block in read_arrow(path).to_batches():
+        vectors = block["vector"].flatten().to_numpy(zero_copy_only=False).reshape(len(block), -1)
+        yield block["doc_id"].to_pylist(), vectors.astype(np.float32)
+
+
+def search_dense(vectors: Path, encoder: Encoder, queries: Sequence[Query], depth: int) -> Run:
     """Find the nearest documents of every query by inner product, the cosine of vectors of length 1.
 
     Every document is compared with every query: for Q queries, N documents and D numbers that is :math:`Q N D`
@@ -103,7 +90,7 @@ def search_dense(vectors: Vectors, encoder: Encoder, queries: Sequence[Query], d
     best = np.full((len(queries), depth), -np.inf, dtype=np.float32)
     places = np.full((len(queries), depth), -1, dtype=np.int64)  # -1 if there are fewer documents
     ids: list[str] = []
-    with tqdm(vectors.blocks(), "searching", unit=" blocks", disable=None) as bar:
+    with tqdm(read_vectors(vectors), "searching", unit=" blocks", disable=None) as bar:
         for names, block in bar:
             for start in range(0, len(queries), QUERIES):
                 part = slice(start, start + QUERIES)

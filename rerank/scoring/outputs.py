@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -92,20 +91,17 @@ def add_cosines(
 ) -> Coverage:
     r"""Add the cosine :math:`u_q \cdot v_d` of query and document by an embedding model, for all candidates.
 
-    Every distinct document is encoded once, added ones included. A repeated call continues after the last stored block.
+    Every distinct document is encoded once, added ones included.
     """
     name = cosine_name(model) if name is None else check_name(name)
     store = Store.open(folder)
-    assert store.folder is not None
     if not store.has_text:
         raise UserError(f"{store}: has feature vectors, and no texts that {model} could read")
     encoder = Embedder(str(model), precision)
     made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
-    with exclusive_lock(store.folder / "columns" / f".{name}.vectors", wait=True):
+    with exclusive_lock(store.column_path(name), wait=True):
         if not is_there(store, name, made):
-            vectors = store.folder / "columns" / f".{name}.vectors"
-            store.add_column(name, cosines(Lists.of(store).with_added(), encoder, vectors / encoder.id), made=made)
-            shutil.rmtree(vectors, ignore_errors=True)
+            store.add_column(name, cosines(Lists.of(store).with_added(), encoder), made=made)
     return _covered(store, name)
 
 

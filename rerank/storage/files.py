@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import codecs
 import functools
 import glob
 import gzip
@@ -25,9 +24,6 @@ from rerank.errors import NotFoundError, UserError, one_line
 
 OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
-BINARY = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"PK\x03\x04": "a zip archive", b"SQLite": "an SQLite database"}
-BINARY |= dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "UTF-16")
-"""Formats other than UTF-8 text, by their first bytes."""
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
@@ -55,18 +51,9 @@ def readable(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error
 
 
-@contextmanager
-def _open_text(path: Path) -> Iterator[IO[bytes]]:
-    with open_binary(path) as file, readable(path):
-        start = file.peek(8)  # type: ignore[attr-defined]
-        if kind := next((kind for mark, kind in BINARY.items() if start.startswith(mark)), None):
-            raise UserError(f"{path}: is {kind}; expected text in UTF-8")
-        yield file
-
-
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 file, plain or compressed, without a byte-order mark; refuse other encodings with their line."""
-    with _open_text(Path(path)) as file:
+    with open_binary(path) as file, readable(Path(path)):
         data = file.read()
     try:
         return data.decode("utf-8-sig")
@@ -81,7 +68,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     Bytes that are not UTF-8 become U+FFFD, which is logged once for a file.
     """
     undecodable = 0
-    with _open_text(Path(path)) as file:
+    with open_binary(path) as file, readable(Path(path)):
         for number, line in enumerate(io.TextIOWrapper(file, "utf-8-sig", "replace", newline="\n"), 1):
             undecodable += "\ufffd" in line
             if not line.isspace():

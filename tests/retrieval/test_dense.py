@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rerank import Texts
-from rerank.collections import Document, Query
+from rerank.collections import Query
 from rerank.retrieval import dense
-from rerank.retrieval.dense import Vectors, build_vectors, search_dense
+from rerank.retrieval.dense import build_vectors, read_vectors, search_dense
 from rerank.storage.arrow import Array
 
 
@@ -46,21 +46,18 @@ def test_search_dense_finds_the_nearest_documents(home: Path, monkeypatch: pytes
     assert encoder.seen == 4  # found again
 
 
-def test_build_vectors_resumes_after_the_last_whole_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_vectors_starts_over_when_interrupted(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "BLOCK", 2)
-    documents = [Document(str(i), "abc"[i % 3]) for i in range(7)]
+    texts = Texts({str(i): "abc"[i % 3] for i in range(7)}, {})
     encoder = Letters()
-
-    def killed() -> object:
-        yield from documents[:5]
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Vectors(tmp_path).build(killed(), encoder, None)  # type: ignore[arg-type]
-    assert encoder.seen == 4
-    vectors = Vectors(tmp_path)
-    vectors.build(documents, encoder, None)
-    assert encoder.seen == 4 + 3
-    assert [id for ids, _ in vectors.blocks() for id in ids] == [document.id for document in documents]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(encoder, "documents", interrupted)
+        build_vectors(texts, encoder)
+    vectors = build_vectors(texts, encoder)
+    assert [id for ids, _ in read_vectors(vectors) for id in ids] == [document.id for document in texts.documents()]
     run = search_dense(vectors, encoder, [Query("q", "b")], depth=9)
     assert [scored.id for scored in run["q"]][:2] == ["1", "4"] and len(run["q"]) == 7
+
+
+def interrupted(texts: Sequence[str]) -> Array:
+    raise KeyboardInterrupt

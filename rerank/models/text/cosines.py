@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -16,7 +14,7 @@ from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.lists.view import Lists
 from rerank.models.contract import hash_model
 from rerank.models.weights import find_model
-from rerank.retrieval.dense import Vectors
+from rerank.retrieval.dense import encoded
 from rerank.storage.arrow import Array, taken
 
 if TYPE_CHECKING:
@@ -60,20 +58,18 @@ class Embedder:
         return vectors
 
 
-def cosines(lists: Lists, encoder: Embedder, folder: Path | None = None) -> Array:
+def cosines(lists: Lists, encoder: Embedder) -> Array:
     r"""Compute the cosine :math:`u_q \cdot v_d` of every candidate, ``[T]``; distinct documents are encoded once."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="rerank-") as temporary:
-            return cosines(lists, encoder, Path(temporary))
-    vectors, rows = Vectors(folder), np.unique(lists.documents)
+    rows = np.unique(lists.documents)
     texts = taken(lists.store.documents.column("text"), rows)
-    vectors.build((Document("", text.as_py()) for text in texts), encoder, len(rows))
+    blocks = encoded((Document("", text.as_py()) for text in texts), encoder, len(rows))
     queries = encoder.queries(lists.query_texts)
     of = np.repeat(np.arange(len(lists)), lists.lengths)
     order = np.argsort(lists.documents, kind="stable")
     documents = np.searchsorted(rows, lists.documents[order])
     values, first = np.empty(len(order), dtype=np.float32), 0
-    for _, block in vectors.blocks():
+    for _, vectors in blocks:
+        block = vectors.astype(np.float32)  # rounded as those on disk are
         start, end = np.searchsorted(documents, [first, first + len(block)])
         for at in range(start, end, PAIRS):
             part = slice(at, min(at + PAIRS, end))
