@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query
+from rerank.collections.files import check_found, document_text
 from rerank.collections.jvm import java_class, start_jvm
-from rerank.collections.lines import check_found, json_text
 from rerank.collections.tagged import tag_names, tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
@@ -120,5 +120,5 @@ def stored_text(
         raise UserError(f"{where}: the index stores no {missing}; take one with stored documents")
     if raw.lstrip().startswith("{"):
         record = json.loads(raw)
-        return json_text(record, fields, where), record.keys()
+        return document_text(record, fields, where), record.keys()
     return tagged_text(raw, fields), tag_names(raw) if fields else set()

@@ -10,10 +10,9 @@ from typing import Any
 
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.demo import DemoCollection
-from rerank.collections.folders import BeirFolder, FilesFolder
+from rerank.collections.files import BeirFolder, FilesFolder, read_queries_file
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.judgments import qrels_of, read_qrels_file
-from rerank.collections.lines import read_queries_file
 from rerank.collections.lucene import LuceneCollection
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.settings.described import find_class
@@ -24,11 +23,7 @@ OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
 """Attributes of every collection."""
 
-KINDS: dict[str, Callable[..., Collection]] = {
-    "beir": BeirFolder,
-    "files": FilesFolder,
-    "lucene": LuceneCollection,
-}
+KINDS: dict[str, Callable[..., Collection]] = {"beir": BeirFolder, "files": FilesFolder, "lucene": LuceneCollection}
 PREFIXES = tuple(f"{kind}:" for kind in KINDS)
 
 
@@ -55,34 +50,28 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
     Raises:
         UserError: no such collection (with the nearest name), file or field.
     """
-    prefix, separator, path = name.partition(":")
+    kind, separator, path = name.partition(":")
+    if fields and (name == "demo" or OWN.fullmatch(kind)):
+        raise UserError(f"fields: {name} has no fields to choose from")
     if name == "demo":
-        if fields is not None:
-            raise UserError("demo: documents have one text and no fields to choose from")
         return DemoCollection()
-    if path and prefix in KINDS:
-        return KINDS[prefix](path, fields)
+    if path and kind in KINDS:
+        return KINDS[kind](path, fields)
     with suppress(KeyError):
         return IrDataset(name, fields)
-    if OWN.fullmatch(prefix) and not Path(name).exists():
-        return _own(prefix, path if separator else None, fields)
     if Path(name).expanduser().is_dir():
         raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
+    if OWN.fullmatch(kind):
+        try:
+            own = find_class(kind, object, "no ir_datasets id")
+        except UserError as error:
+            raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
+        return checked_collection(own(path) if separator else own())
     known = [start + path for start in PREFIXES] if separator else [*known_ids(), "demo"]
     raise UserError(
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "
         f"{', '.join(start + '…' for start in PREFIXES)}"
     )
-
-
-def _own(name: str, argument: str | None, fields: Sequence[str] | None) -> Collection:
-    try:
-        kind = find_class(name, object, "no ir_datasets id")
-    except UserError as error:
-        raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
-    if fields:
-        raise UserError(f"fields: {name} decides itself what makes a document's text")
-    return checked_collection(kind() if argument is None else kind(argument))
 
 
 def checked_collection(collection: Any) -> Collection:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rerank.collections.lines import json_object
 from rerank.errors import NotFoundError, UserError, nearest, one_line
 from rerank.storage.files import open_binary, plain_name, read_text, readable
 
@@ -95,6 +94,17 @@ def _format(path: Path) -> str:
     with open_binary(path) as file, readable(path):
         start = file.read(4096).lstrip()
     return next((suffix for mark, suffix in MARKS.items() if start.startswith(mark)), "")
+
+
+def json_object(line: str, where: str, expected: str) -> dict[str, object]:
+    """Parse the object of a line; an error shows an example of a right one."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON ({error}); expected a line like {expected}") from error
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: not a JSON object; expected a line like {expected}")
+    return record
 
 
 def is_table(path: Path) -> bool:

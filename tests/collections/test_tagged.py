@@ -91,6 +91,7 @@ def test_query_fields_are_for_topics_and_json(tmp_path: Path) -> None:
     assert list(read_queries(tmp_path / "q.jsonl", ["more", "text"])) == [Query("1", "b\n3\na")]
     with pytest.raises(UserError, match=r"q.jsonl:1: no desc among the keys _id, text, more"):
         list(read_queries(tmp_path / "q.jsonl", ["desc"]))
-    for source in (tmp_path / "q.tsv", "demo"):
-        with pytest.raises(UserError, match="queries have one text and no fields"):
-            list(read_queries(source, ["desc"]))
+    with pytest.raises(UserError, match=r"q.tsv:1: no desc among the keys _id, text"):
+        list(read_queries(tmp_path / "q.tsv", ["desc"]))
+    with pytest.raises(UserError, match="queries have one text and no fields"):
+        list(read_queries("demo", ["desc"]))

@@ -93,7 +93,7 @@ def test_build_index_leaves_nothing_after_an_error(tmp_path: Path, home: Path) -
 def test_build_index_leaves_nothing_complete_when_killed(tmp_path: Path, home: Path, fruit: Collection) -> None:
     script = """
 import os, signal, sys
-from rerank.collections.folders import FilesFolder
+from rerank.collections.files import FilesFolder
 from rerank.retrieval import build_index
 class Killed(FilesFolder):
     def documents(self):
@@ -144,7 +144,7 @@ def test_lucene_collection_is_its_own_index(stored: dict[str, Path]) -> None:
 
 BUILD = """
 import os, sys
-from rerank.collections.folders import FilesFolder
+from rerank.collections.files import FilesFolder
 from rerank.retrieval import build_index
 class Noted(FilesFolder):
     def documents(self):
