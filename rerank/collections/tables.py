@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.storage.files import open_binary, plain_name, read_text, readable
+from rerank.storage.files import plain_name, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-MARKS = {b"PAR1": ".parquet", b'{"': ".jsonl", b"[{": ".json"}
-"""Formats by the first bytes of a file whose name does not tell."""
-
 EXAMPLE = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 
@@ -87,15 +84,6 @@ def _open_data_set(path: Path, name: str) -> Any:
         raise UserError(f"{name}: {lacking} ({one_line(f'{type(error).__name__}: {error}')[:300]})") from error
 
 
-def _format(path: Path) -> str:
-    """Return the suffix of a table's format, by the file's name or its first bytes; empty if it is not a table."""
-    if (suffix := plain_name(path).suffix) in FORMATS:
-        return suffix
-    with open_binary(path) as file, readable(path):
-        start = file.read(4096).lstrip()
-    return next((suffix for mark, suffix in MARKS.items() if start.startswith(mark)), "")
-
-
 def json_object(line: str, where: str, expected: str) -> dict[str, object]:
     """Parse the object of a line; an error shows an example of a right one."""
     try:
@@ -109,39 +97,39 @@ def json_object(line: str, where: str, expected: str) -> dict[str, object]:
 
 def is_table(path: Path) -> bool:
     """Return True for a file of scores or judgments in a format other than TSV, whose columns need no names."""
-    return _format(path) not in (".tsv", "")
+    return plain_name(path).suffix in {*FORMATS} - {".tsv"}
 
 
-def _read_file(path: Path) -> pa.Table | list[Any]:
-    kind = _format(path)
-    if not kind:
+def _read_file(path: Path) -> pa.Table | pd.DataFrame | list[Any]:
+    kind = plain_name(path).suffix
+    if kind not in FORMATS:
         raise UserError(f"{path}: unknown format; the name must end in {', '.join(FORMATS)}, or these compressed")
     try:
         if kind == ".parquet":
             from pyarrow.parquet import read_table
 
             return read_table(path, memory_map=True)
-        return _parse_separated(read_text(path), kind) if kind in (".csv", ".tsv") else _parse_json(path, kind)
+        return _parse_separated(path, kind) if kind in (".csv", ".tsv") else _parse_json(path, kind)
     except (pa.ArrowException, csv.Error) as error:
         raise UserError(f"{path}: not a readable {kind[1:]} file ({one_line(error)})") from error
 
 
-def _parse_separated(text: str, kind: str) -> pa.Table:
+def _parse_separated(path: Path, kind: str) -> pd.DataFrame:
     """Parse CSV, or TSV, in which quotes are letters like others, as in MS MARCO's and BEIR's; all cells are texts."""
-    from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+    import pandas as pd
 
-    tabs, data = kind == ".tsv", text.encode()
-    lines = io.StringIO(text)
-    rows = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
-    if not (header := next(filter(any, rows), None)):
-        return pa.table({})
-    table = read_csv(
-        pa.py_buffer(data),
-        ReadOptions(use_threads=False, block_size=min(len(data) + 1, 2**31 - 1)),
-        ParseOptions(delimiter="\t" if tabs else ",", quote_char=False if tabs else '"', newlines_in_values=not tabs),
-        ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
-    )
-    return table.rename_columns([cell.strip() for cell in header])
+    csv.field_size_limit(2**31 - 1)  # documents have more than 128 KiB
+    lines = io.StringIO(read_text(path), newline="")
+    tabs = kind == ".tsv"
+    reader = csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(lines, strict=True)
+    rows = list[list[str]]()
+    for row in filter(None, reader):
+        if rows and len(row) != len(rows[0]):
+            raise UserError(f"{path}:{reader.line_num}: {len(row)} cells, but {len(rows[0])} columns")
+        rows.append(row)
+    if not rows:
+        return pd.DataFrame()
+    return pd.DataFrame(rows[1:], columns=[cell.strip() for cell in rows[0]], dtype=object)
 
 
 def _parse_json(path: Path, kind: str) -> list[Any]:

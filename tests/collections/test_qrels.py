@@ -34,11 +34,11 @@ def test_comment_lines_of_judgments_are_skipped(tmp_path: Path) -> None:
     assert read_qrels(tmp_path / "qrels") == {"1": {"a": 1}}
 
 
-@pytest.mark.parametrize("name", ["qrels.parquet", "qrels", "qrels.jsonl", "qrels.csv", "zipped"])
+@pytest.mark.parametrize("name", ["qrels.parquet", "qrels.jsonl", "qrels.csv", "zipped"])
 def test_tables_are_read_as_judgments(tmp_path: Path, name: str) -> None:
     frame = pd.DataFrame({"qid": ["1", "1"], "docno": ["a", "b"], "relevance": [2, 0]})
     path = tmp_path / name
-    if name in ("qrels.parquet", "qrels"):  # the first bytes tell what the name does not
+    if name == "qrels.parquet":
         frame.to_parquet(path)
     elif name == "qrels.jsonl":
         frame.to_json(path, orient="records", lines=True)

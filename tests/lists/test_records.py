@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
 from pathlib import Path
@@ -233,9 +232,9 @@ PAIR = {"query": "x", "text": "s"}
 REFUSED: dict[str, tuple[Any, str]] = {
     "unknown shape": (
         [{"premise": "x", "passage_list": "s"}],
-        r"columns 'premise', 'passage_list' are of no known shape; the nearest are '.*' and '.*'",
+        r"columns 'premise', 'passage_list' are of no known shape; expected",
     ),
-    "no text": ([{"query": "x", "negativ": "t"}], r"nearest are .*query, positive, negative"),
+    "no text": ([{"query": "x", "negativ": "t"}], "of no known shape"),
     "splits": (DatasetDict(a=Dataset.from_list([PAIR]), b=Dataset.from_list([PAIR])), r"has the splits a, b; name one"),
     "scores of another length": (
         [{"query": "x", "pos": ["s"], "neg": [], "pos_scores": [1, 2]}],
@@ -295,12 +294,7 @@ def test_tsv_has_no_quotes(tmp_path: Path) -> None:
     assert Lists.from_dataset(tmp_path / "x.csv").to_dataframe()["text"].tolist() == ['so, "no"']
 
 
-def test_first_bytes_tell_the_format(tmp_path: Path) -> None:
-    pq.write_table(pa.Table.from_pylist(SHAPES["pairs"]), tmp_path / "parquet")
-    (tmp_path / "lines").write_text("".join(json.dumps(row) + "\n" for row in SHAPES["pairs"]))
-    (tmp_path / "zipped").write_bytes(gzip.compress((tmp_path / "lines").read_bytes()))
-    for name in ("parquet", "lines", "zipped"):
-        assert shown(Lists.from_dataset(tmp_path / name)) == ROWS
+def test_from_dataset_refuses_an_unknown_format(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("query text\n")
     with pytest.raises(UserError, match="unknown format"):
         Lists.from_dataset(tmp_path / "words")
