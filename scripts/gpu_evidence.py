@@ -1,16 +1,16 @@
-"""What a GPU shows, in one command of less than ten minutes: it is right, how fast it is, what it takes.
+"""Check and time the library on a GPU, in one command of less than ten minutes.
 
     python scripts/gpu_evidence.py --output evidence/h100.md [--minutes 9] [--only scoring training]
     python scripts/gpu_evidence.py --dry-run [--output FILE]
 
-writes Markdown for ``docs/``. Every section is a process of its own with a limit of its own, the most valuable first,
-and the report is written again after each, so that nothing that was measured is lost. What failed is in the report with
-the end of what it said, and the exit status is 1. Models are random, of the sizes that they are named after, and pairs
-are token ids, so torch, Transformers and Accelerate are enough; rerank need not be installed. The tests also need
-pytest, pandas and PyArrow, LoRA needs peft, and the comparison sentence-transformers and datasets: what is not
-installed is named where it would be used, and is no failure. ``--dry-run`` does all of it small on whatever there is.
-*Of the peak* is what the architecture's products and attention need (thrice in training) over what a large product in
-bf16 reaches in the same process.
+The report is Markdown for ``docs/``. Every section runs in its own process with its own time limit, the most valuable
+first, and the report is rewritten after each. A section that fails is reported with its last lines, and the exit status
+is 1. Models are random, of the sizes of the models that they are named after, and pairs are token ids, so torch,
+Transformers and Accelerate are enough; rerank need not be installed. The tests also need pytest, pandas and PyArrow, and
+LoRA needs peft; sections without their packages say so and do not fail. ``--dry-run`` runs everything small on any
+device; ``bench/text.py --random base`` compares with sentence-transformers. *Of the peak* is the number of operations of
+the architecture's products and attention (times three in training), divided by the rate of a large product in bf16 in
+the same process.
 """
 
 # ruff: noqa: E402, since rerank may not be installed
@@ -43,7 +43,7 @@ from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, rando
 need_no_arrow()
 
 from rerank.lists.tokens import Tokens
-from rerank.losses import ListNet, SmoothINDCG, load_all
+from rerank.losses import ListNet, load_all
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits
 from rerank.training.forward import UNLIMITED, ScoringModule, graph_bytes, tokens_that_fit
@@ -53,17 +53,17 @@ from rerank.training.targets import Targets
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 
 TAIL = 1500
-"""Characters of what a failed section printed last as errors."""
+"""Characters of a failed section's last error output in the report."""
 
 NOT_INSTALLED = 3
-"""The exit status of a section that needs a module which is not there."""
+"""Exit status of a section whose packages are not installed."""
 
 TO_KILL = Path("/proc/self/oom_score_adj")
-"""Where Linux is told which process to end if the machine's memory runs out."""
+"""Linux's file that says which process to kill first if memory runs out."""
 
 
 def need(*modules: str) -> None:
-    """End a section that needs more than torch, Transformers and Accelerate where it is not there."""
+    """End a section if a package that it needs is not installed."""
     for name in modules:
         if find_spec(name) is None or isinstance(sys.modules.get(name), MagicMock):
             print(f"Not installed: {name}.")
@@ -71,18 +71,18 @@ def need(*modules: str) -> None:
 
 
 class Here(NamedTuple):
-    """Where a section runs, and how much of everything it takes."""
+    """Device, folder and sizes of a section."""
 
     device: torch.device
     dry: bool
     folder: Path
 
     def of(self, small: Any, large: Any) -> Any:
-        """One of two sizes."""
+        """Choose between the sizes of a dry and a full run."""
         return small if self.dry else large
 
     def seconds(self, work: Callable[[], Any]) -> float:
-        """The best of some rounds, after one that is not timed."""
+        """Return the best time of some rounds, after one that is not timed."""
 
         def done() -> None:
             work()
@@ -92,12 +92,12 @@ class Here(NamedTuple):
         return best_of({"work": done}, self.of(1, 4))["work"]
 
     def wait(self) -> None:
-        """Until the device has done what it was given."""
+        """Wait until the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def model(self, shape: str, dropout: float = 0.0, lora: Any = None, **settings: Any) -> Any:
-        """A model of random weights on the device."""
+        """Make a model of random weights on the device."""
         from rerank.models.text.cross_encoder import CrossEncoder
         from rerank.models.text.decoder import Decoder
 
@@ -112,7 +112,7 @@ class Here(NamedTuple):
         ).to(self.device)
 
     def pairs(self, model: Any, queries: int, depth: int) -> tuple[Any, Any]:
-        """Lists of pairs of about 270 tokens, two relevant ones in each; and what the model reads of them."""
+        """Make lists of pairs of about 270 tokens, two relevant ones in each, and their token ids."""
         lists, rng = ready_lists(queries, depth), np.random.default_rng(0)
         mean, most = self.of((20, 40), (255, 256))
         lengths = np.clip(rng.normal(mean, mean / 6, lists.size), 4, most).astype(int)
@@ -122,7 +122,7 @@ class Here(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is timed, how many pairs it has, and the operations that the architecture needs for them."""
+    """Work to time, with its number of pairs and the operations that the architecture needs for them."""
 
     once: Callable[[], Any]
     pairs: int
@@ -130,14 +130,14 @@ class Work(NamedTuple):
 
 
 def scoring_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int]) -> Work:
-    """Scoring lists of pairs."""
+    """Time the scoring of lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
     needed = operations(model.network, inputs.lengths(lists.row_numbers))
     return Work(lambda: score_lists(model, inputs, lists, precision=precision), lists.size, needed)
 
 
 def training_of(here: Here, model: Any, precision: Any, pairs: tuple[int, int], gradient: Any = "auto") -> Work:
-    """A training step on lists of pairs."""
+    """Time a training step on lists of pairs."""
     lists, inputs = here.pairs(model, *pairs)
     model.train()
     fits, _ = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), precision)
@@ -164,14 +164,14 @@ def accumulator(
 
 
 def gradient_of(model: Any) -> torch.Tensor:
-    """All gradients as one vector."""
+    """Concatenate all gradients."""
     return torch.cat([p.grad.float().flatten() for p in model.parameters() if p.grad is not None])
 
 
 def scores_and_gradient(
     here: Here, model: Any, device: torch.device, precision: Any
 ) -> tuple[np.ndarray, torch.Tensor]:
-    """A copy's on a device, of four lists."""
+    """Compute scores and gradient of four lists with a copy of the model on a device."""
     model = copy.deepcopy(model).to(device)
     lists, inputs = here.pairs(model, 4, 10)  # which are laid out for the device
     scores = score_lists(model, inputs, lists, precision=precision)
@@ -181,7 +181,7 @@ def scores_and_gradient(
 
 
 def agreement(here: Here) -> Iterator[str]:
-    """Scores, and the gradient of a step, on the device and on the CPU."""
+    """Scores and the gradient of a step, on the device and on the CPU."""
     yield "| | scores, of their spread | gradient, of its length |\n|---|---|---|"
     off = []
     for shape in ("MiniLM-L6", "ModernBERT-base", "Qwen3, 8 of 0.6B's 28 layers"):
@@ -201,7 +201,7 @@ def agreement(here: Here) -> Iterator[str]:
 def rows_of(
     here: Here, shape: str, queries: int, precision: Any, lines: list[tuple[Any, ...]], lora: Any = None
 ) -> Iterator[str]:
-    """A table of rates, of a sixth of the lists in training; a line is (work, dropout, gradient)."""
+    """Yield a table of rates; training takes a sixth of the lists. A line is (work, dropout, gradient)."""
     peak = product_rate(here.device, here.of(256, 8192))
     yield f"{shape}, {precision}; a product reaches {peak / 1e12:.1f} TFLOP/s.\n"
     yield "| work | dropout | gradient | pairs/s | of the peak | GB at most |\n|---|---|---|---|---|---|"
@@ -232,7 +232,7 @@ def training(here: Here) -> Iterator[str]:
 
 
 def rates(shape: str, queries: int) -> Callable[[Here], Iterator[str]]:
-    """A section on another model."""
+    """Make a section for another model."""
 
     def section(here: Here) -> Iterator[str]:
         lines = [("scoring", 0, ""), ("training", 0.1, "auto"), ("training", 0.1, "cached")]
@@ -252,7 +252,7 @@ def lora(here: Here) -> Iterator[str]:
 
 
 def profiled(here: Here) -> Iterator[str]:
-    """Which kernels take the time of scoring and of a step, MiniLM in bf16; the rest of the time it waits."""
+    """Kernels by their share of the time of scoring and of a step, MiniLM in bf16."""
     on_gpu, kinds = here.device.type == "cuda", torch.profiler.ProfilerActivity
     for make, queries in ((scoring_of, 240), (training_of, 40)):
         work = make(here, here.model("MiniLM-L6", 0.1), "bf16", here.of((2, 5), (queries, 50)))
@@ -270,16 +270,8 @@ def profiled(here: Here) -> Iterator[str]:
         yield ""
 
 
-def precisions(here: Here) -> Iterator[str]:
-    """MiniLM in every precision."""
-    for precision in ("fp16", "fp32"):
-        lines = [("scoring", 0, ""), ("training", 0.1, "auto")]
-        yield from rows_of(here, "MiniLM-L6", 200, precision, lines)
-        yield ""
-
-
 def memory(here: Here) -> Iterator[str]:
-    """What a token's graph keeps, by our estimate and as allocated; and a step that has too little memory."""
+    """Memory per token of a kept graph, estimated and allocated; and a step with too little memory."""
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     tokens = int(inputs.lengths(lists.row_numbers).sum())
@@ -322,7 +314,7 @@ def memory(here: Here) -> Iterator[str]:
 
 
 def gpu_tests(here: Here) -> Iterator[str]:
-    """The tests that need a GPU; where there is none, that they can be collected."""
+    """Tests that need a GPU; without one, they are collected only."""
     need("pytest", "pandas", "pyarrow")
     # the file whose tests are marked gpu alone: others import more than a GPU's machine has
     words = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-m", "gpu", "-p", "no:cacheprovider"]
@@ -333,76 +325,6 @@ def gpu_tests(here: Here) -> Iterator[str]:
     yield "```\n" + "\n".join(kept) + "\n```"
     if done.returncode:
         raise SystemExit(f"pytest: exit status {done.returncode}")
-
-
-def peers(here: Here) -> Iterator[str]:
-    """Pairs a second beside Transformers and sentence-transformers, MiniLM in bf16; texts are tokenised as well."""
-    name = str(here.folder / "MiniLM-L6")
-    ours = here.model("MiniLM-L6")
-    yield "| work | pairs/s |\n|---|---|"
-    work = scoring_of(here, ours, "bf16", here.of((3, 6), (200, 50)))
-    yield f"| scoring ready tokens, rerank | {work.pairs / here.seconds(work.once):.0f} |"
-    missing = ["flash_attn"] * (find_spec("flash_attn") is None)
-    attentions = ["sdpa"] if missing else ["sdpa", "flash_attention_2"]
-    for attention in attentions:
-        once = transformers_alone(here, name, ours, attention)
-        yield f"| ready batches of 256 by length, Transformers, {attention} | {work.pairs / here.seconds(once):.0f} |"
-    rng, (queries, depth, words) = np.random.default_rng(0), here.of((3, 6, 20), (40, 50, 240))
-    asked = [" ".join(rng.choice(WORDS, 6)) for _ in range(queries)]
-    pairs = [
-        (asked[i // depth], " ".join(rng.choice(WORDS, max(4, int(rng.normal(words, words / 6))))))
-        for i in range(queries * depth)
-    ]
-    yield f"| scoring texts, rerank | {len(pairs) / here.seconds(lambda: ours.predict(pairs)):.0f} |"
-    try:
-        from sentence_transformers import CrossEncoder as Theirs
-
-        for attention in attentions:
-            how = {"dtype": "bfloat16", "attn_implementation": attention}
-            theirs = Theirs(name, num_labels=1, device=str(here.device), max_length=291, model_kwargs=how)
-            seconds = here.seconds(lambda: theirs.predict(pairs, batch_size=256, show_progress_bar=False))  # noqa: B023
-            yield f"| scoring texts, sentence-transformers, {attention}, batches of 256 | {len(pairs) / seconds:.0f} |"
-        yield from peers_training(here, name, pairs, depth)
-    except ModuleNotFoundError as error:
-        missing.append(str(error.name))
-    if missing:
-        yield f"\nNot installed, and not compared with: {', '.join(missing)}."
-
-
-def transformers_alone(here: Here, name: str, ours: Any, attention: str) -> Callable[[], Any]:
-    """Scores the pairs of :func:`peers` by the architecture's own code, padded and sent before the clock runs."""
-    from transformers import AutoModelForSequenceClassification
-
-    how: dict[str, Any] = {"dtype": torch.bfloat16, "attn_implementation": attention}
-    network = AutoModelForSequenceClassification.from_pretrained(name, **how).to(here.device).eval()
-    lists, inputs = here.pairs(ours, *here.of((3, 6), (200, 50)))
-    padded = getattr(inputs, "inner", inputs)
-    order = lists.row_numbers[np.argsort(-inputs.lengths(lists.row_numbers), kind="stable")]
-    parts = [order[i : i + 256] for i in range(0, len(order), 256)]
-    batches = [padded.collate(part, np.zeros(1, np.int64)) for part in parts]
-    sent = [{name: value.to(here.device) for name, value in batch.items()} for batch in batches]
-
-    def score() -> torch.Tensor:
-        with torch.inference_mode():
-            return torch.cat([network(**batch).logits for batch in sent]).float().cpu()
-
-    return score
-
-
-def peers_training(here: Here, name: str, pairs: list[tuple[str, str]], depth: int) -> Iterator[str]:
-    """sentence-transformers' training on lists of texts."""
-    import pandas as pd
-    from text import their_training
-
-    from rerank.lists.view import Lists
-
-    frame = pd.DataFrame(pairs, columns=["query", "text"])
-    frame["query_id"], frame["doc_id"] = [f"q{i // depth}" for i in range(len(pairs))], frame.index.astype(str)
-    lists = Lists.from_dataframe(frame.assign(grade=(frame.index % depth < 2).astype(int)))
-    how: dict[str, Any] = {"threads": torch.get_num_threads(), "model": name, "query": 32, "length": 256}
-    options = argparse.Namespace(**how, device=str(here.device))
-    rate = (lists.size - int(lists.lengths[0])) / their_training(options, lists, 0.1, here.device.type == "cuda")
-    yield f"| training, sentence-transformers LambdaLoss, dropout 0.1 | {rate:.0f} |"
 
 
 def losses(here: Here) -> Iterator[str]:
@@ -419,42 +341,8 @@ def losses(here: Here) -> Iterator[str]:
         yield f"| {name} | {' | '.join(cells)} |"
 
 
-def compiled(here: Here) -> Iterator[str]:
-    """What compiling all that is between MiniLM's attentions would gain (rerank compiles nothing), in bf16."""
-    backend = "inductor" if here.device.type == "cuda" else "aot_eager"
-    yield "| work | ms | compiled, ms | scores apart, of their spread |\n|---|---|---|---|"
-    for make, queries in ((scoring_of, 240), (training_of, 40)):
-        size = here.of((2, 5), (queries, 50))
-        milliseconds, scores = [], []
-        for compiles in (False, True):
-            model = here.model("MiniLM-L6", 0.1)
-            for layer in model.network.bert.encoder.layer if compiles else []:
-                for part in (layer.attention.output, layer.intermediate, layer.output):
-                    part.compile(backend=backend, dynamic=True)
-            lists, inputs = here.pairs(model, *here.of((2, 5), (4, 10)))
-            scores.append(score_lists(model, inputs, lists, precision="bf16"))  # before steps, which drop at random
-            milliseconds.append(f"{1e3 * here.seconds(make(here, model, 'bf16', size).once):.1f}")
-        apart = float(np.abs(scores[1] - scores[0]).max() / scores[0].std())
-        yield f"| {make.__name__.removesuffix('_of')} | {' | '.join(milliseconds)} | {apart:.1e} |"
-        if not apart < 0.5:
-            raise SystemExit("what is compiled gives other scores")
-
-
-def features(here: Here) -> Iterator[str]:
-    """Lists of 100 feature vectors a second, by a network and SmoothI."""
-    count, size = here.of((16, 8), (512, 136))
-    vectors = torch.randn(count, 100, size, device=here.device)
-    labels = torch.randint(0, 5, vectors.shape[:2], device=here.device).float()
-    yield "| network | lists/s |\n|---|---|"
-    for hidden in (64, 512):
-        network = torch.nn.Sequential(torch.nn.Linear(size, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 1))
-        network, loss = network.to(here.device), SmoothINDCG()
-        seconds = here.seconds(lambda: loss(network(vectors)[..., 0], labels).backward())  # noqa: B023
-        yield f"| {size}-{hidden}-1 | {count / seconds:.0f} |"
-
-
 class Section(NamedTuple):
-    """A part of the report, and the seconds that it may take."""
+    """A part of the report, with its time limit in seconds."""
 
     work: Callable[[Here], Iterator[str]]
     limit: float
@@ -469,19 +357,15 @@ SECTIONS = {
     "ModernBERT": Section(rates("ModernBERT-base", 100), 90),
     "decoder": Section(rates("Qwen3, 8 of 0.6B's 28 layers", 40), 90),
     "profile": Section(profiled, 60),
-    "precisions": Section(precisions, 60),
     "memory": Section(memory, 60),
     "lora": Section(lora, 60),
     "losses": Section(losses, 60),
-    "peers": Section(peers, 120),
-    "features": Section(features, 30),
-    "compiled": Section(compiled, 120),
 }
 """The most valuable first."""
 
 
 def run(name: str, options: argparse.Namespace, limit: float, home: str) -> tuple[str, str]:
-    """A section in a process of its own: how it ended, and what it printed."""
+    """Run a section in its own process; return its status and its output."""
     words = [sys.executable, __file__, "--section", name, *["--dry-run"] * options.dry_run]
     given = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "CUDA_VISIBLE_DEVICES": "0"}
     started = time.perf_counter()
@@ -503,7 +387,7 @@ def run(name: str, options: argparse.Namespace, limit: float, home: str) -> tupl
 
 
 def ending(code: int) -> str:
-    """How a process ended, in words."""
+    """Describe the exit status of a process."""
     if code < 0:
         more = " (out of memory?)" if code == -signal.SIGKILL else ""
         return f"FAILED, ended by {signal.Signals(-code).name}{more}"
@@ -511,7 +395,7 @@ def ending(code: int) -> str:
 
 
 def alone(name: str, dry: bool, device: torch.device) -> None:
-    """The process of a section: it prints its part of the report."""
+    """Run a section in this process and print its part of the report."""
     if TO_KILL.exists():
         TO_KILL.write_text("1000")  # this one, and neither the process that writes the report nor any other
     work = SECTIONS[name].work

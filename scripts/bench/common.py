@@ -1,4 +1,4 @@
-"""What the benchmarks share: turns that contenders take, and Markdown tables."""
+"""Helpers of the benchmarks: timing in turns, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 def best_of(
     contenders: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, float]:
-    """The least seconds of each, in turns, so that a busy machine slows all of them alike."""
+    """Return the best time of each contender; they take turns, so a busy machine slows all alike."""
     seconds = dict.fromkeys(contenders, float("inf"))
     for _ in range(rounds):
         for name, work in contenders.items():
@@ -21,7 +21,7 @@ def best_of(
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is a script's docstring, as it stands."""
+    """Make a parser whose help is a script's docstring, unchanged."""
     return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 

@@ -53,7 +53,7 @@ def kept_bytes(step: Step, scores: Tensor, labels: Tensor) -> int:
 
 
 def peak_bytes(step: Step, scores: Tensor, labels: Tensor, device: str) -> int:
-    """The most bytes that forward and backward hold at any time."""
+    """Measure the peak memory of forward and backward in bytes."""
     if device != "cpu":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -70,7 +70,7 @@ def peak_bytes(step: Step, scores: Tensor, labels: Tensor, device: str) -> int:
 
 
 def seconds_of(step: Step, scores: Tensor, labels: Tensor, seconds: float, device: str) -> list[float]:
-    """Of every repetition, for about so many seconds in all."""
+    """Time repetitions for about this many seconds in all."""
     clock = time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
 
     def once() -> float:

@@ -109,7 +109,7 @@ def whole(lists: Lists) -> list[ListSample]:
 
 
 def word_tokenizer(pairs: bool) -> Any:
-    """A tokenizer of :data:`WORDS`, with BERT's template for pairs or none."""
+    """Make a tokenizer of :data:`WORDS`, with BERT's template for pairs or none."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -139,7 +139,7 @@ def product_rate(device: torch.device, size: int = 4096, kind: torch.dtype = tor
 
 
 def operations(network: Any, lengths: np.ndarray) -> float:
-    """What scoring pairs of so many tokens needs: two for a weight and token, four for a dimension and pair of tokens.
+    """Count the operations of scoring pairs of these lengths: two per weight and token, four per dimension and token pair.
 
     A token of a decoder sees half of the others.
     """

@@ -1,4 +1,4 @@
-"""Texts: speed beside sentence-transformers, and the ranking in each arithmetic.
+"""Texts: speed beside sentence-transformers, and the ranking in each precision.
 
     python scripts/bench/text.py pairs --lists lists/scifact-train [--scored 600] [--trained 4] [--threads 2]
     python scripts/bench/text.py pairs --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
@@ -78,7 +78,7 @@ RANDOM: dict[str, tuple[str, dict[str, int]]] = {
 
 
 def lists_of(options: argparse.Namespace) -> Lists:
-    """The lists that were named, or pairs of random words, each of which is a token, all pairs of so many tokens."""
+    """Open the named lists, or make pairs of random words of one token each, all of one length."""
     if options.lists:
         return Lists.open(options.lists)
     rng, vocabulary = np.random.default_rng(0), read_tokenizer(Path(options.model)).get_vocab()
@@ -93,14 +93,14 @@ def lists_of(options: argparse.Namespace) -> Lists:
 
 
 def usable_lists(options: argparse.Namespace) -> Lists:
-    """The lists to train on."""
+    """Select the lists to train on."""
     lists = lists_of(options)
     some = lists.select(np.flatnonzero(np.add.reduceat(lists.grades > 0, lists.offsets[:-1]) > 0)).top(options.depth)
     return some.select(np.arange(min(options.trained, len(some))))
 
 
 def texts_of(lists: Lists, documents: list[str] | None = None) -> Texts:
-    """The texts of all pairs; ``documents``, by row of the store, may stand in for the stored ones."""
+    """Return the texts of all pairs; ``documents``, by row of the store, replace the stored ones."""
     queries = lists.store.queries.column("text").to_pylist()
     documents = documents or lists.store.documents.column("text").to_pylist()
     of_row = np.repeat(lists.queries, lists.lengths)
@@ -108,7 +108,7 @@ def texts_of(lists: Lists, documents: list[str] | None = None) -> Texts:
 
 
 def cut(lists: Lists, model: CrossEncoder) -> Texts:
-    """The texts of all pairs, documents without what the model would cut."""
+    """Return the texts of all pairs, documents cut as the model cuts them."""
     texts = lists.store.documents.column("text").to_pylist()
     encoded = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ends, limit = encoded["offset_mapping"], model.document_length
@@ -123,7 +123,7 @@ def padding(parts: list[np.ndarray], budget: int) -> float:
 
 
 def read(model: CrossEncoder, pairs: Texts) -> tuple[Inputs, Array]:
-    """The tokens of pairs, and their rows."""
+    """Tokenise pairs; return the tokens and their rows."""
     sides = []
     for texts, limit in zip(zip(*pairs, strict=True), (model.query_length, model.document_length), strict=True):
         ids = model.tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
@@ -133,7 +133,7 @@ def read(model: CrossEncoder, pairs: Texts) -> tuple[Inputs, Array]:
 
 
 def our_scoring(model: CrossEncoder, precision: Precision) -> Score:
-    """Our length-sorted chunks, in some arithmetic."""
+    """Score with rerank in a given precision."""
 
     def score(pairs: Texts) -> Array:
         inputs, rows = read(model, pairs)
@@ -300,7 +300,7 @@ def _their_best(name: str, seconds: dict[str, float]) -> float:
 def all_scorers(
     options: argparse.Namespace, model: CrossEncoder, precision: Precision
 ) -> dict[str, Callable[[], Score]]:
-    """What makes each contender in scoring, by its name."""
+    """Return a function per contender that prepares its scoring."""
     length = options.query + options.length + 3
 
     return {
@@ -314,7 +314,7 @@ def all_scorers(
 def all_trainings(
     options: argparse.Namespace, mine: ProcessPoolExecutor, theirs: ProcessPoolExecutor
 ) -> dict[str, Callable[[], float]]:
-    """What times each contender in training, by its name."""
+    """Return a function per contender that times its training."""
 
     def timed(process: ProcessPoolExecutor, *work: Any) -> Callable[[], float]:
         return lambda: process.submit(train_alone, *work).result()
