@@ -139,7 +139,7 @@ def product_rate(device: torch.device, size: int = 4096, kind: torch.dtype = tor
 
 
 def operations(network: Any, lengths: np.ndarray) -> float:
-    """Count the operations of scoring pairs of these lengths: two per weight and token, four per dimension and token pair.
+    """Count operations of scoring pairs of these lengths: two per weight and token, four per dimension and token pair.
 
     A token of a decoder sees half of the others.
     """
