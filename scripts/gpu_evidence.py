@@ -5,12 +5,12 @@
 
 The report is Markdown for ``docs/``. Every section runs in its own process with its own time limit, the most valuable
 first, and the report is rewritten after each. A section that fails is reported with its last lines, and the exit
-status is 1. Models are random, of the sizes of the models that they are named after, and pairs are token ids, so torch,
-Transformers and Accelerate are enough; rerank need not be installed. The tests also need pytest, pandas and PyArrow,
-and LoRA needs peft; sections without their packages say so and do not fail. ``--dry-run`` runs everything small on any
-device; ``bench/text.py --random base`` compares with sentence-transformers. *Of the peak* is the number of operations
-of the architecture's products and attention (times three in training), divided by the rate of a large product in bf16 in
-the same process.
+status is 1. Models are random, of the sizes of the models that they are named after, and pairs are token ids, so
+torch, Transformers and Accelerate are enough; rerank need not be installed. The tests also need pytest, pandas and
+PyArrow, and LoRA needs peft; sections without their packages say so and do not fail. ``--dry-run`` runs everything
+small on any device; ``bench/text.py --random base`` compares with sentence-transformers. *Of the peak* is the number
+of operations of the architecture's products and attention (times three in training), divided by the rate of a large
+product in bf16 in the same process.
 """
 
 # ruff: noqa: E402, since rerank may not be installed
