@@ -10,7 +10,7 @@ from rerank.features.svmlight import FEATURES, store_features
 from rerank.lists.build import warn
 from rerank.lists.concat import concat
 from rerank.lists.data import Data, Splits, check_disjoint, hold_out
-from rerank.lists.layout import VERSION
+from rerank.lists.store import VERSION
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state

@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +29,8 @@ FEATURES = "features"
 MAX_LABEL = 30
 """The largest label that is read: gains are ``2^label - 1``."""
 
-MAX_FEATURES = 10_000
-"""The largest feature number that is read: features are stored densely."""
+WIDTH = 10_001
+"""Feature numbers are below this, as features are stored densely."""
 
 ROWS = 1 << 16
 """Rows that are written at a time."""
@@ -40,23 +39,9 @@ EXAMPLE = "'2 qid:10 1:0.5 2:0 # docid = D1'"
 LINE = re.compile(rb"^[^\S\n]*[^\s#]+[^\S\n]+qid:([^\s#:]+)(?![^\s#])[^#\n]*(?:#(?:.*?docid\s*=\s*(\S+))?.*)?$", re.M)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Consecutive rows of a file.
-
-    Attributes:
-        labels: ``[n]`` int16.
-        names: query and document of each row; an empty document if the comment has none.
-        features: ``[n, width]`` float32, from number 0 to the largest in this block.
-        has_zero: whether the number 0 occurs.
-        too_large: number of values beyond float32 (Istella's 1.797e308), which count as missing, so as 0.
-    """
-
-    labels: Array
-    names: list[tuple[str, str]]
-    features: Array
-    has_zero: bool
-    too_large: int
+Block: TypeAlias = tuple[Array, list[tuple[str, str]], Any, int]
+"""Consecutive rows of a file: labels, ``[n]`` int16; query and document of each, an empty document if the comment has
+none; features, a sparse float32 matrix; number of values beyond float32 (Istella's 1.797e308), which count as 0."""
 
 
 def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] | None = None) -> Lists:
@@ -70,23 +55,19 @@ def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] 
         key: hash of everything that decides the content of the folder.
         numbers: first and last feature to store even if the file does not mention them.
     """
-    parsed = [block for block in _parse_file(path) if len(block.labels)]
+    from scipy.sparse import vstack
+
+    parsed = [block for block in _parse_file(path) if len(block[0])]
     if not parsed:
         raise UserError(f"{path}: no documents; expected lines like {EXAMPLE}")
+    labels, names = np.concatenate([block[0] for block in parsed]), [name for block in parsed for name in block[1]]
+    features, too_large = vstack([block[2] for block in parsed], format="csr"), sum(block[3] for block in parsed)
     first, last = numbers or (1, 0)
-    first = 0 if any(block.has_zero for block in parsed) else first
-    width = max(last + 1, *(block.features.shape[1] for block in parsed))
+    first = 0 if (features.indices == 0).any() else first
+    width = max(last + 1, int(features.indices.max(initial=-1)) + 1)
     if width <= first:
         raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
-    labels = np.concatenate([block.labels for block in parsed])
-    names = [name for block in parsed for name in block.names]
-    too_large = sum(block.too_large for block in parsed)
-    features, start = np.zeros((len(labels), width), np.float32), 0
-    for number, block in enumerate(parsed):
-        rows, columns = block.features.shape
-        features[start : start + rows, :columns] = block.features
-        start += rows
-        parsed[number] = None  # type: ignore[call-overload]  # frees its memory
+    features = features[:, first:width]
     codes, queries = _factorize([query for query, _ in names])
     runs = codes[np.diff(codes, prepend=-1) != 0]
     order, lengths = np.argsort(codes, kind="stable"), np.bincount(codes)
@@ -100,7 +81,7 @@ def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] 
             for begin, end in blocks(offsets, ROWS):
                 some = order[offsets[begin] : offsets[end]]
                 none = np.zeros(end - begin, np.int32)
-                columns = {FEATURES: features[some][:, first:]}
+                columns = {FEATURES: features[some].toarray()}
                 writer.add(lengths[begin:end], none, documents[some], labels[some], **columns)
             writer.finish(
                 collection={"name": str(path), "fingerprint": key},
@@ -154,7 +135,7 @@ def parse_block(text: bytes) -> Block:
 
     names = [(query.decode(errors="replace"), id.decode(errors="replace")) for query, id in LINE.findall(text)]
     try:
-        features, labels = load_svmlight_file(io.BytesIO(text), zero_based=True, dtype=np.float64)
+        features, labels = load_svmlight_file(io.BytesIO(text), n_features=WIDTH, dtype=np.float64, zero_based=True)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{one_line(error)}; expected features in ascending order, as in {EXAMPLE}") from error
     if len(names) != len(labels):
@@ -163,13 +144,9 @@ def parse_block(text: bytes) -> Block:
         raise ValueError(f"label {wrong[0]:g}; expected a whole number from 0 to {MAX_LABEL}")
     if np.isnan(features.data).any():
         raise ValueError("a feature is not a number; leave missing ones out")
-    if features.shape[1] > MAX_FEATURES + 1:
-        largest = features.shape[1] - 1
-        raise ValueError(f"feature {largest}; expected numbers up to {MAX_FEATURES}, as features are stored densely")
     large = np.abs(features.data) > FLOAT32
     features.data = np.where(large, 0, features.data).astype(np.float32)
-    dense = features.toarray()
-    return Block(labels.astype(np.int16), names, dense, 0 in features.indices, int(large.sum()))
+    return labels.astype(np.int16), names, features, int(large.sum())
 
 
 def _factorize(names: Sequence[str]) -> tuple[Array, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from rerank.collections import Collection, Qrels, Query
 from rerank.errors import UserError, nearest
 from rerank.lists.judged import check_documents, check_queries, judged_documents
-from rerank.lists.layout import DOCUMENTS, QUERIES
+from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import log, tqdm

@@ -10,8 +10,7 @@ import pyarrow as pa
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import Column
-from rerank.lists.layout import IDS
-from rerank.lists.store import Store, memory_store
+from rerank.lists.store import IDS, Store, memory_store
 from rerank.lists.view import Lists
 
 

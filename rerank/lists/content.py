@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.storage.arrow import Array, by_first_appearance, taken
+from rerank.storage.files import digest
 
 BLOCK = 65_536
 """Documents that are hashed at a time."""
@@ -26,29 +23,22 @@ def content_hashes(lists: Lists, columns: Sequence[str] = ()) -> dict[str, str]:
         Hashes of ``texts`` (ids and texts of queries and documents), ``candidates`` (documents in their order),
         ``labels`` (all judgments) and of each column.
     """
-    store = lists.store
     rows, numbers = by_first_appearance(lists.documents)
     texts = hashlib.sha256()
-    for table, chosen in ((store.queries, lists.queries), (store.documents, rows)):
+    for table, chosen in ((lists.store.queries, lists.queries), (lists.store.documents, rows)):
         for column in table.columns:
-            _hash_strings(texts, column, chosen)
-    labels = hashlib.sha256(np.asarray(lists.grades, "<i8").tobytes())
-    if not lists.judged_by_grades:
-        for query in lists.query_ids:  # judgments of documents that were not retrieved count in measures
-            labels.update(repr(sorted((lists.qrels or {}).get(query, {}).items())).encode())
+            for start in range(0, len(chosen), BLOCK):
+                some = taken(column, chosen[start : start + BLOCK]).to_pylist()
+                texts.update(digest(*(text or "" for text in some)).encode())
+    # Judgments of documents that were not retrieved count in measures.
+    qrels = {} if lists.judged_by_grades else lists.qrels or {}
+    judged = [repr(sorted(qrels.get(query, {}).items())) for query in lists.query_ids]
     found = {
         "texts": texts.hexdigest(),
-        "candidates": _hash(np.asarray(lists.offsets, "<i8"), numbers),
-        "labels": labels.hexdigest(),
+        "candidates": digest(lists.offsets.astype("<i8").tobytes(), numbers.tobytes()),
+        "labels": digest(lists.grades.astype("<i8").tobytes(), *judged),
     }
-    return found | {f"column {name}": _hash(_column(lists, name)) for name in dict.fromkeys(columns)}
-
-
-def _hash_strings(total: Any, column: pa.ChunkedArray, rows: Array) -> None:
-    for start in range(0, len(rows), BLOCK):
-        for text in taken(column, rows[start : start + BLOCK]).to_pylist():
-            data = (text or "").encode()
-            total.update(len(data).to_bytes(8, "little") + data)
+    return found | {f"column {name}": digest(_column(lists, name).tobytes()) for name in dict.fromkeys(columns)}
 
 
 def _column(lists: Lists, name: str) -> Array:
@@ -56,10 +46,3 @@ def _column(lists: Lists, name: str) -> Array:
     if is_scaled:
         return lists.store.scaled(column, int(depth), lists.row_numbers)
     return lists.matrix([name])
-
-
-def _hash(*parts: Array) -> str:
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(np.ascontiguousarray(part).data)
-    return total.hexdigest()

@@ -17,8 +17,7 @@ from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import RESERVED, Column, as_column, grouped
 from rerank.lists.judged import check_documents, check_queries, judged_documents
-from rerank.lists.layout import Judgments
-from rerank.lists.store import Store, memory_store
+from rerank.lists.store import Judgments, Store, memory_store
 from rerank.progress import log
 from rerank.storage.arrow import Array
 

@@ -13,7 +13,7 @@ from rerank import __version__
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
-from rerank.lists.layout import (
+from rerank.lists.store import (
     CANDIDATES,
     ENDS,
     MANIFEST,

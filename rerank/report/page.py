@@ -21,7 +21,7 @@ from rerank.evaluation.compare import judgments_of, ranking
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
 from rerank.evaluation.render import Section
 from rerank.evaluation.table import Table
-from rerank.lists.layout import is_lists_folder
+from rerank.lists.store import is_lists_folder
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import Run
 

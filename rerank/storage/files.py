@@ -102,7 +102,8 @@ def digest(*parts: str | bytes | Path) -> str:
                 total.update(hashlib.file_digest(file, "sha256").digest())
         else:
             data = part.encode() if isinstance(part, str) else part
-            total.update(len(data).to_bytes(8, "little") + data)
+            total.update(len(data).to_bytes(8, "little"))
+            total.update(data)
     return total.hexdigest()[:16]
 
 

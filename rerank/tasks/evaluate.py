@@ -59,7 +59,7 @@ def evaluate(
         UserError: invalid files or arguments.
     """
     from rerank.evaluation.compare import TESTS, compare_runs, is_one_run
-    from rerank.lists.layout import is_lists_folder
+    from rerank.lists.store import is_lists_folder
     from rerank.lists.view import Lists
 
     options = {"baseline": baseline, "tests": tests, "correction": correction, "empty": empty}

@@ -210,7 +210,7 @@ def _of_records(
 
 def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     """Where the lists are built: the folder that is asked for, or one that goes away again."""
-    from rerank.lists.layout import is_lists_folder
+    from rerank.lists.store import is_lists_folder
 
     if output is None:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"

@@ -115,7 +115,7 @@ BAD = {
     "1 qid:1 2:1 1:2": "Feature indices in SVMlight/LibSVM data file should be sorted and unique",
     "1 qid:1 -2:2": "Invalid index -2",
     "1 qid:1\u00a01:0.5 2:0.1": "expected the query after the label, and spaces between",
-    "1 qid:1 99999:1": "feature 99999; expected numbers up to",
+    "1 qid:1 99999:1": "n_features was set to 10001, but input file contains 100000 features",
     "1 qid:1 99999999999:1": "value too large to convert to int",
 }
 
