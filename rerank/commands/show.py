@@ -63,9 +63,8 @@ def measures() -> tuple[Lines, str]:
     """Describe the measures that can be trained on and monitored."""
     from rerank.measures.names import MEASURES
 
-    kinds = {name: getattr(import_module("rerank.measures"), name) for name in MEASURES}
     note = "Names are those of ir-measures, such as nDCG@10 or AP(rel=2); `rerank evaluate` takes all of ir-measures."
-    return {"": first_lines(kinds)}, note
+    return {"": first_lines(MEASURES)}, note
 
 
 def collections() -> tuple[Lines, str]:
