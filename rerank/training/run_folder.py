@@ -7,12 +7,10 @@ import math
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -49,7 +47,7 @@ TEST_RUN = "test.trec"
 """The best model's run over the test lists."""
 
 ENVIRONMENT = "environment.json"
-"""Command, code, packages and hardware of the last start, and its seconds."""
+"""Command, packages and hardware of the last start, and its seconds."""
 
 CHECKPOINTS = "checkpoints"
 """Folder from which an interrupted run resumes."""
@@ -178,13 +176,12 @@ def _describe(lists: Lists) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Collect command, code, packages and hardware."""
+    """Collect command, packages and hardware."""
     cpu = Path("/proc/cpuinfo")
     name = re.search(r"(?m)^model name\s*:\s*(.+)$", cpu.read_text()) if cpu.is_file() else None
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "git": git_commit(Path(rerank.__file__).parent),
         "python": platform.python_version(),
         "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
         "system": f"{platform.system()} {platform.machine()}",
@@ -193,13 +190,3 @@ def environment() -> dict[str, Any]:
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
     }
-
-
-@cache
-def git_commit(folder: Path) -> str | None:
-    """Return the commit of the checkout around a folder, with ``-dirty`` if its files changed; None without one."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
