@@ -88,7 +88,7 @@ def steepness(s: Tensor) -> Tensor:
 
 
 def in_scores(spec: Spec, s: Tensor) -> Tensor:
-    """How far documents are above the middle between the k-th score and the next."""
+    """Distance of documents above the middle between the k-th score and the next."""
     if spec.k >= len(s):
         return torch.ones_like(s)
     ordered = s.detach().sort(descending=True).values

@@ -44,7 +44,7 @@ def test_explain_prints_parameters_and_paper() -> None:
 
 
 def parameters(kind: type) -> list[str]:
-    """What its constructor takes; Python 3.11.2 looks at ``__new__`` of a class without a constructor of its own."""
+    """List the parameters of a constructor; Python 3.11.2 looks at ``__new__`` of a class without one of its own."""
     return list(inspect.signature(kind.__init__).parameters)[1:]  # type: ignore[misc]
 
 
@@ -58,7 +58,7 @@ def test_surrogates_document_formula_source_and_arguments() -> None:
 
 
 def again(thing: object) -> object:
-    """What the printed form of a loss or relaxation makes."""
+    """Evaluate the printed form of a loss or relaxation."""
     return eval(repr(thing), {**load_all(), **load_relaxations()})
 
 

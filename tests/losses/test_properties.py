@@ -48,7 +48,7 @@ def close(actual: Tensor, expected: Tensor, atol: float) -> None:
 @quick
 @given(data=st.data())
 def test_loss_ignores_padding(case: Case, data: st.DataObject) -> None:
-    """Where pads are, what they hold and how many there are changes neither value nor gradient."""
+    """Neither place nor content nor number of pads changes value or gradient."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)

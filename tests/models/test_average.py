@@ -44,8 +44,7 @@ def networks(folder: Path, count: int, lists: Lists) -> list[Path]:
     return made
 
 
-@pytest.mark.parametrize("make", [cross_encoders, networks])
-@pytest.mark.parametrize("weights", [WEIGHTS, None])
+@pytest.mark.parametrize(("make", "weights"), [(cross_encoders, WEIGHTS), (networks, None)])
 def test_average_weights_computes_the_mean(
     make: object, weights: list[float] | None, tmp_path: Path, lists: Lists
 ) -> None:
@@ -58,12 +57,6 @@ def test_average_weights_computes_the_mean(
         expected = sum(share * state[name].double() for share, state in parts) if value.is_floating_point() else 0
         torch.testing.assert_close(value.double(), torch.as_tensor(expected).double(), rtol=1e-6, atol=1e-7)
     assert average.contract() == load_model(folders[0]).contract()
-
-
-def test_average_weights_keeps_a_model_of_weight_1(tmp_path: Path, lists: Lists) -> None:
-    folders = cross_encoders(tmp_path, 2, lists)
-    average_weights(folders, tmp_path / "again", [1, 0])
-    assert (load_model(tmp_path / "again").predict(lists) == load_model(folders[0]).predict(lists)).all()
 
 
 def test_average_weights_joins_training_queries_and_drops_interpolation(tmp_path: Path, lists: Lists) -> None:

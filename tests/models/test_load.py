@@ -1,8 +1,7 @@
-"""Which class a model folder is read by: one of ours from a table, never one that the folder imports."""
+"""Model folders are read by a class of ours from a table, never by one that the folder imports."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +14,12 @@ from transformers import AutoModelForSequenceClassification
 
 import rerank
 from rerank.errors import UserError
-from rerank.features.normalise import NORMALISERS, Normaliser, QueryZScore, find_normaliser
+from rerank.features.normalise import Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import CONTRACT, read_contract
 from rerank.models.interpolated import Interpolated
-from rerank.models.load import MODELS, load_model
+from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
@@ -56,14 +55,6 @@ def test_save_takes_a_string(kind: str, saved: Path, lists: Lists, tmp_path: Pat
     model.save(str(tmp_path / "new" / "folder"))
     assert (tmp_path / "new" / "folder" / CONTRACT).is_file()
     np.testing.assert_array_equal(load_model(tmp_path / "new" / "folder").predict(lists), model.predict(lists))
-
-
-def test_models_are_imported_at_their_first_use() -> None:
-    for name in NORMALISERS:
-        assert issubclass(find_normaliser(name), Normaliser)
-    code = f"import sys, rerank.models.load; print({list(MODELS.values())!r}[1] in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "False", "imported at their first use"
 
 
 def test_contract_says_the_short_name(saved: Path) -> None:

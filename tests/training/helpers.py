@@ -1,4 +1,4 @@
-"""What tests of training compare: gradients of one batch, what two processes give, and what runs leave."""
+"""Gradients of one batch, results of two processes, and files of runs, for tests of training to compare."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Stopped(Exception):
 
 @contextmanager
 def stopping_at(step: int) -> Iterator[None]:
-    """What is trained within ends before it takes this step, without a checkpoint of that moment, as if killed."""
+    """End training within the block before it takes this step, without a checkpoint of that moment, as if killed."""
     accumulate = GradientAccumulator.accumulate
 
     def stop(self: GradientAccumulator, groups: list[ListSample], number: int, *rest: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where validation chose a share of the first stage, ``best/`` ranks as was measured, wherever it is used."""
+"""Models that validation interpolated with the first stage: ``best/`` ranks as was measured, wherever it is used."""
 
 from __future__ import annotations
 
@@ -76,12 +76,6 @@ def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path
     assert test["interpolated"].difference == pytest.approx(expected, abs=1e-12)
     assert f"{1 - weight:g} model + {weight:g} bm25" in str(text)
     assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
-
-
-def test_training_loads_model_and_ranker(text: Training, best: Path, held_out: Lists) -> None:
-    assert isinstance(text.model, CrossEncoder) and isinstance(text.ranker, Interpolated)
-    assert (text.ranker.predict(held_out) == rerank.load(best).predict(held_out)).all()
-    assert (text.model.predict(held_out) == rerank.load(best, interpolate=False).predict(held_out)).all()
 
 
 def test_write_ranker_updates_the_card(best: Path, tmp_path: Path) -> None:

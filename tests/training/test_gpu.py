@@ -1,4 +1,4 @@
-"""What only a GPU can show; ``pytest -m gpu``, or with little more than torch and Transformers what
+"""Tests that need a GPU; ``pytest -m gpu``, or with little more than torch and Transformers what
 ``scripts/gpu_evidence.py`` runs: nothing here is from the hub.
 """
 
@@ -79,9 +79,10 @@ def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Pat
     ids = [np.arange(2000, 2000 + n) for n in (5, 24, 1, 9, 24, 17)]
     rows = np.arange(len(ids))
     inputs = model.token_inputs(Tokens.of(ids, ids), rows, rows)
+    apart = PairInputs(Tokens.of(ids, ids), rows, rows, model.template)
     assert isinstance(inputs, PairInputs) and inputs.network is not None
     flat, padded = (
-        {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, inputs.inner)
+        {name: value.to("cuda") for name, value in side.collate(rows, rows).items()} for side in (inputs, apart)
     )
     found = []
     for batch in (flat, padded):
@@ -98,7 +99,7 @@ def test_chunks_without_padding_agree_with_the_architecture_itself(tmp_path: Pat
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_second_pass_has_the_dropout_of_the_first(lists: Lists, tmp_path: Path, precision: str) -> None:
+def test_cached_gradient_repeats_dropout(lists: Lists, tmp_path: Path, precision: str) -> None:
     """On the device, whose random numbers are its own; and the gradient is that of the whole graph."""
     torch.manual_seed(0)
     model = CrossEncoder(str(make_model(tmp_path / "model", dropout=0.1)), query_length=8, document_length=24)

@@ -1,4 +1,4 @@
-"""What processes that train together are told, and agree on."""
+"""Launchers, and the settings that processes agree on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rerank.errors import UserError
 from rerank.scoring.together import group, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
-from rerank.training.forward import UNLIMITED
 from rerank.training.launch import agree, chosen_precision, make_accelerator
 from tests.builders import write_features
 from tests.conftest import ROOT
@@ -58,25 +57,18 @@ def test_unknown_trackers_raise(tmp_path: Path) -> None:
         make_accelerator("fp32", tmp_path, ["nonsense"])
 
 
-@pytest.mark.parametrize(
-    ("limits", "least"),
-    [
-        ((MemoryLimits(4096, 900), MemoryLimits(2048)), (2048, 900)),
-        ((MemoryLimits(1024), MemoryLimits(2048)), (1024, UNLIMITED)),
-    ],
-)
-def test_agree_takes_the_least_limits(
-    limits: tuple[MemoryLimits, MemoryLimits], least: tuple[int, int], tmp_path: Path
-) -> None:
+def test_agree_takes_the_least_limits(tmp_path: Path) -> None:
+    limits = MemoryLimits(4096, 900), MemoryLimits(2048)
+
     def agreed(process: int) -> tuple[int, int]:
         agree(limits[process], make_accelerator("fp32"))
         return limits[process].token_budget, limits[process].full_tokens
 
-    assert by_two(tmp_path, agreed) == [least, least]
+    assert by_two(tmp_path, agreed) == [(2048, 900)] * 2
 
 
 def meets_twice() -> None:
-    """What a script does that adds the scores of two models, or trains twice."""
+    """Form a group twice, like a script that trains twice."""
     for _ in range(2):
         with group(), together():
             assert torch.distributed.is_initialized()

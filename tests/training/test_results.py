@@ -10,14 +10,9 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
-from rerank.lists.data import ListsData
 from rerank.lists.folds import FoldsData
-from rerank.losses import ListNet
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.mlp import MLP
 from rerank.retrieval.runs import read_run
-from rerank.training.config import TrainConfig
-from rerank.training.fit import Training
 from rerank.training.results import Measured, Results
 from tests.builders import make_lists
 
@@ -56,20 +51,6 @@ def test_trees_log_their_results_next_to_the_first_stage(tmp_path: Path, caplog:
         assert "start" not in split and split["first_stage"].mean == pytest.approx(first_stage[name])
         expected = split["model"].mean["nDCG@10"] - split["first_stage"].mean["nDCG@10"]
         assert split["model"].difference == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("interval", "texts", "hint"),
-    [((-0.2, -0.1), True, True), ((-0.2, 0.1), True, False), (None, True, False), ((-0.2, -0.1), False, False)],
-)
-def test_training_suggests_fusion_when_a_text_model_is_worse(
-    interval: tuple[float, float] | None, texts: bool, hint: bool, tiny_model: Path
-) -> None:
-    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24) if texts else MLP(columns=["bm25"])
-    test = {"model": Measured({"nDCG@10": 0.5}, 30, -0.15, interval)}
-    results = Results("nDCG@10", 1, test=test, first_stage="bm25")
-    found = Training(Path("run"), TrainConfig(ListsData("lists"), model, ListNet()), "", results)
-    assert ("`rerank auto … --epochs 0` tries fusion, untrained" in str(found)) == hint
 
 
 def test_results_round_trip(tmp_path: Path) -> None:

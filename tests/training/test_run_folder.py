@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,23 +60,19 @@ def test_fit_starts_anew_with_a_trained_object(tmp_path: Path, tiny_model: Path)
     assert len({path.read_bytes() for path in weights}) == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_fit_raises_with_the_key_when_settings_differ(config: TrainConfig, tmp_path: Path) -> None:
+    fit(config, tmp_path / "run")
+    before = contents(tmp_path / "run")
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"loss": SmoothINDCG(alpha=1.0)}, "loss.alpha was 10, now 1"),
         ({"loss": ListNet()}, "loss was SmoothINDCG, now ListNet"),
         ({"optimization": Optimization(head_lr=0.5)}, "optimization.head_lr was 0.001, now 0.5"),
         ({"model": MLP(hidden=[4, 2])}, r"model.hidden was \[4\], now \[4, 2\]"),
         ({"patience": 3}, "patience was None, now 3"),
-    ],
-)
-def test_fit_raises_with_the_key_when_settings_differ(
-    change: dict[str, object], message: str, config: TrainConfig, tmp_path: Path
-) -> None:
-    fit(config, tmp_path / "run")
-    before = contents(tmp_path / "run")
-    with pytest.raises(UserError, match=f"run: {message}; name another output, or remove the folder"):
-        fit(replace(config, **change), tmp_path / "run")  # type: ignore[arg-type]
+    ]
+    for change, message in changes:
+        with pytest.raises(UserError, match=f"run: {message}; name another output, or remove the folder"):
+            fit(replace(config, **change), tmp_path / "run")
     assert contents(tmp_path / "run") == before
 
 
@@ -92,6 +89,7 @@ def test_fit_raises_when_lists_changed(config: TrainConfig, tmp_path: Path) -> N
         fit(config, tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["network", "trees"])
 def test_fit_completes_a_run_killed_between_files(kind: str, config: TrainConfig, tmp_path: Path) -> None:
     """Files appear one after the other, by renames: a kill leaves the first ones of them."""

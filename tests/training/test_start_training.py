@@ -24,7 +24,7 @@ from rerank.retrieval import read_run
 from rerank.training.config import Optimization
 from rerank.training.trainer import make_optimizer
 from tests.builders import make_lists, train
-from tests.training.helpers import assert_same_runs, gradients, metrics, stopping_at
+from tests.training.helpers import gradients, metrics
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -107,32 +107,8 @@ def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path, m
     np.testing.assert_allclose(Lists.open(test).column("ours"), whole.predict(other), atol=1e-2)
 
 
-def test_fingerprint_counts_the_column(words: list[str], tmp_path: Path) -> None:
-    train([*words, f"--output={tmp_path / 'run'}", "--epochs=1"])
-    resolved = json.loads((tmp_path / "run" / "fingerprint.json").read_text())
-    assert "column bm25:z100" in resolved["data"]["train"]
-    assert resolved["model"]["start"] == "bm25"
-
-
 def test_train_raises_when_test_lists_lack_the_column(words: list[str], tmp_path: Path) -> None:
     (tmp_path / "test" / "lists" / "columns" / "bm25.arrow").unlink()
     with pytest.raises(UserError, match="has no column 'bm25'"):
         train([*words, f"--data.test={tmp_path / 'test' / 'lists'}", f"--output={tmp_path / 'run'}"])
     assert not (tmp_path / "run").exists()
-
-
-def test_stopped_run_of_a_residual_model_resumes(words: list[str], tmp_path: Path) -> None:
-    """A head that was trained, too: w, found at the start, is that of the checkpoint afterwards."""
-    first = tmp_path / "first"
-    train([*(word for word in words if not word.startswith("--model.start")), f"--output={first}", "--epochs=1"])
-    words = [f"--model.name={first / 'best'}" if word.startswith("--model.name") else word for word in words]
-    alone, stopped = tmp_path / "alone", tmp_path / "stopped"
-    words = [*words, "--epochs=6"]
-    train([*words, f"--output={alone}"])
-    for step in (3, 9):
-        with stopping_at(step):
-            train([*words, f"--output={stopped}"])
-    train([*words, f"--output={stopped}"])
-    assert_same_runs(stopped, alone)
-    contracts = [json.loads((run / "best" / "rerank.json").read_text())["start"] for run in (stopped, alone)]
-    assert contracts[0] == contracts[1] and contracts[0]["weights"][0] != 1

@@ -59,14 +59,6 @@ def test_batches_pass_over_every_list_and_can_start_anywhere(lists: Lists, steps
     assert [g.seed for b in later for g in b] == [g.seed for b in epochs[2][1:] for g in b]
 
 
-def test_usable_lists_are_those_with_something_to_learn(lists: Lists) -> None:
-    rows = np.split(lists.grades, lists.offsets[1:-1])
-    pairs = [i for i, labels in enumerate(rows) if len(set(labels.tolist())) > 1]
-    relevant = [i for i, labels in enumerate(rows) if (labels > 0).any()]
-    assert Targets(lists, PairwiseHinge()).usable().tolist() == pairs
-    assert Targets(lists, DirectMetric("AP", SmoothI())).usable().tolist() == relevant
-
-
 def test_pairs_of_different_queries_take_the_place_of_lists(lists: Lists) -> None:
     usable = Targets(lists, PairwiseHinge()).usable()
     batches = Batches(lists, usable, Pairs(3, same_query=False), 2, None, seed=0)

@@ -70,9 +70,3 @@ def test_trainer_keeps_the_start_when_epochs_are_worse(tmp_path: Path) -> None:
     assert len(epochs) == 5 and (epochs < start).all(), "or the test shows nothing"
     assert validation["model"].mean["nDCG@5"] == start and training.results.best_epoch == 0
     assert (training.model.predict(lists) == untouched(splits, 3).predict(lists)).all()
-
-
-def test_without_validation_nothing_is_measured_before(tmp_path: Path) -> None:
-    training, _ = trained(tmp_path, "--epochs=1", "--data.join_validation=true")
-    test = training.results.test
-    assert not training.results.validation and "start" not in test

@@ -24,7 +24,7 @@ from rerank.training.launch import make_accelerator
 from rerank.training.results import Measured
 from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
-from tests.forked import Command, started, together
+from tests.forked import started, together
 from tests.training.helpers import assert_same_runs
 
 
@@ -65,7 +65,7 @@ def wait_until(done: Callable[[], bool]) -> None:
 def test_stopped_run_resumes_bit_for_bit(
     options: list[str], tmp_path: Path, processes: int, sent: list[signal.Signals]
 ) -> None:
-    """Where it was stopped its newest checkpoint is: nothing is trained twice. The signal goes to one process only."""
+    """The newest checkpoint is of the step at which it stopped. The signal goes to one process only."""
     alone, run, rng = tmp_path / "alone", tmp_path / "run", random.Random(0)
     together(processes, ["train", *options, f"--output={alone}"])
     total = lines(alone)
@@ -142,7 +142,7 @@ def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> Non
 
 
 def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
-    """What is stopped while it measures the test lists has written the last step's already."""
+    """A run stopped while it measures the test lists has written the last step's already."""
     network, state = torch.nn.Linear(2, 1), State(step=3)
     accelerator = make_accelerator("fp32")
     register_state(accelerator, network, state)
@@ -152,27 +152,6 @@ def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
     state.best = None
     assert load_checkpoint(accelerator, tmp_path) and state.best == 0.75
     assert len([*(tmp_path / "checkpoints").iterdir()]) == 1
-
-
-@pytest.mark.slow
-def test_second_signal_leaves_at_once(options: list[str], tmp_path: Path) -> None:
-    """A step that takes minutes is not waited for; a signal that comes twice within a second is one."""
-    make_lists(tmp_path / "long", [60] * 12, seed=1)
-    long = [f"--data.train={tmp_path / 'long' / 'lists'}", "--batch_size=2000", "--steps_per_epoch=1", "--epochs=1"]
-    command = Command(["train", *options, *long, f"--output={tmp_path / 'run'}"])
-    wait_until((tmp_path / "run" / "environment.json").exists)
-    log = tmp_path / "run" / "log.txt"
-    wait_until(lambda: log.exists() and "start: nDCG" in log.read_text())
-    command.send_signal(signal.SIGINT)
-    command.send_signal(signal.SIGINT)
-    time.sleep(1.2)
-    assert command.poll() is None, command.communicate()
-    asked = time.monotonic()
-    command.send_signal(signal.SIGINT)
-    assert "resumes" in command.communicate()
-    assert command.returncode == 130
-    assert time.monotonic() - asked < 10
-    assert not list((tmp_path / "run").glob("checkpoints/step-*"))
 
 
 @pytest.mark.slow

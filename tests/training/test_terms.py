@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
-from rerank.losses import BCE, DirectMetric, KLDivergence, LambdaLoss, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
+from rerank.losses import BCE, DirectMetric, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
 from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
@@ -34,7 +33,6 @@ from rerank.training.fit import Training, fit
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
-from tests.forked import together
 from tests.training.helpers import accumulator_of, gradients, whole_batch
 
 
@@ -83,7 +81,7 @@ def test_terms_average_over_their_own_lists(lists: Lists) -> None:
 
 
 def test_targets_mask_candidates_without_a_value(lists: Lists) -> None:
-    """As if they were no candidates: against the loss of the others, by hand."""
+    """The loss is that of the other candidates, by hand."""
     values = lists.column("teacher")
     model = network(lists)
     scores = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None)
@@ -132,11 +130,6 @@ def test_terms_raise_for_invalid_arguments() -> None:
     ):
         with pytest.raises((UserError, ValueError), match=says):
             make()
-
-
-def test_ramp_switches_when_it_is_steep() -> None:
-    switch = Ramp(1, 0, since=0.3, until=0.3)
-    assert [switch(share) for share in (0.0, 0.29, 0.3, 1.0)] == [1, 1, 0, 0]
 
 
 def test_training_without_any_judgment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -198,15 +191,6 @@ def test_steps_without_a_signal_are_skipped(lists: Lists, tmp_path: Path, caplog
     assert rates == sorted(rates, reverse=True) and rates[-1] < rates[len(rates) // 2]
 
 
-def test_two_processes_skip_the_same_steps(lists: Lists, tmp_path: Path) -> None:
-    never = Term(MarginMSE(), "teacher", Ramp(1, 0, since=0.5, until=0.5))
-    one = fit(config(tmp_path, Terms([never]), epochs=4), tmp_path / "one")
-    together(2, ["train", f"--config={one.folder / 'config.yaml'}", f"--output={tmp_path / 'two'}"])
-    mine, theirs = (load_file(tmp_path / name / "best" / "model.safetensors") for name in ("one", "two"))
-    theirs["layers.2.bias"] = mine["layers.2.bias"]  # a shift of all scores, of which the losses know nothing
-    torch.testing.assert_close(theirs, mine, rtol=1e-4, atol=1e-5)
-
-
 def test_usable_counts_only_the_samplers_reach(lists: Lists) -> None:
     deep = Targets(lists, PairwiseHinge()).usable()
     shown = Targets(lists, PairwiseHinge()).usable(Full(2))
@@ -221,19 +205,6 @@ def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
     check_sampler(alone, Full(3))
     with pytest.raises(UserError, match="Pairs chooses by grades, which 12 of 12 training queries do not"):
         check_sampler(alone, Pairs())
-
-
-def test_dead_lists_are_counted(lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """LambdaLoss of nDCG@1 keeps pairs within the first rank, of which there are none: every list is dead."""
-    for loss, dead in ((LambdaLoss(measure="nDCG@1"), 1.0), (LambdaLoss("ndcg2", "nDCG@1", truncation="all"), 0.0)):
-        caplog.clear()
-        with caplog.at_level(logging.INFO, logger="rerank"):
-            run = fit(config(tmp_path, loss, epochs=1, gradient="cached"), tmp_path / f"run-{dead}")
-        steps = [line for line in logged(run) if "learning_rate" in line]
-        assert [line["dead_lists"] / line["lists"] for line in steps] == [dead] * len(steps)  # type: ignore[operator]
-        (epoch,) = (line for line in logged(run) if "mean_loss" in line)
-        assert epoch["dead_lists"] == dead
-        assert (", 100% dead lists" in caplog.text) == bool(dead)
 
 
 def test_accumulate_counts_dead_lists(lists: Lists) -> None:

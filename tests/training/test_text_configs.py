@@ -35,6 +35,7 @@ def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
         assert config == configs[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in CONFIGS if p.parent.name == "msmarco"], ids=lambda path: path.stem)
 def test_ms_marco_recipe_trains(path: Path, tiny_model: Path, tmp_path: Path) -> None:
     """Two steps on small lists; the loss is finite, and what was trained is measured."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -67,13 +65,6 @@ def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Pat
     assert "memory for graphs: " in (tmp_path / "run" / "log.txt").read_text(), (
         "what fits is measured, whatever the budget"
     )
-
-
-def test_accelerate_launch_runs_the_script(options: list[str], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", SCRIPT]
-    subprocess.run([*command, *options, f"--output={run}", "--epochs=1"], check=True, timeout=300)
-    assert (run / "results.json").is_file()
 
 
 def test_early_stopping_keeps_the_best(options: list[str], tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_models_that_are_missing_or_too_short_are_refused(tiny_model: Path, tmp_
 
 
 def test_lone_surrogate_is_read_as_an_unknown_sign(tiny_model: Path) -> None:
-    """As JSON's escapes can spell it."""
+    """JSON's escapes can spell it."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=16)
     scores = model.text_scores([("wing", json.loads('"\\ud800 flow"')), ("wing", "\ufffd flow")])
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)

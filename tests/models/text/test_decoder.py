@@ -101,7 +101,7 @@ def test_yes_no_equals_transformers(folder: Path) -> None:
     assert reads_flat(model.network) != capped, "which only its own attention does"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_classifier_equals_transformers(kind: str, tmp_path: Path) -> None:
     model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template=PLAIN)
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
@@ -174,24 +174,6 @@ def test_adapter_keeps_scores_when_saved_and_merged(head: str, qwen: Path, class
         loaded.merge()
 
 
-def test_adapter_gradient_equals_pefts(qwen: Path) -> None:
-    import peft
-
-    lora = LoRA(rank=4, alpha=8, targets=["q_proj", "down_proj"])
-    model = Decoder(str(qwen), template=QWEN, lora=lora)
-    config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM")
-    network = AutoModelForCausalLM.from_pretrained(qwen)
-    other = peft.get_peft_model(network, config).eval()
-    torch.manual_seed(5)
-    given = {name: torch.randn_like(p) * 0.1 for name, p in model.network.named_parameters() if p.requires_grad}
-    with torch.no_grad():
-        for one in (model.network, network):
-            for name, parameter in one.named_parameters():
-                if name in given:
-                    parameter.copy_(given[name])
-    same_gradients(model.network, network, ours(model), theirs(other, model, "yes", "no"))
-
-
 def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     model, lists = Decoder(str(qwen), template=QWEN, document_length=24), make_lists(tmp_path)
     check_independent(model, lists, 1)
@@ -199,20 +181,6 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
     queries = lists.store.queries.column("text").to_pylist()
     first = [(queries[0], texts[d]) for d in lists.documents[: lists.offsets[1]]]
     np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
-
-
-def test_decoder_starts_from_columns(qwen: Path, tmp_path: Path, lists: Lists) -> None:
-    fresh = Decoder(str(qwen), head="hf", template=PLAIN, start="bm25", lora=LoRA(rank=2), document_length=16)
-    fresh.prepare(lists, 7)
-    z = lists.store.scaled("bm25", 100, lists.row_numbers)
-    np.testing.assert_allclose(fresh.predict(lists), 0.25 * z, atol=1e-6)
-    trained = Decoder(str(qwen), template=QWEN, start="bm25", document_length=16)
-    trained.prepare(lists, 7)
-    scores, w = trained.predict(lists), trained.start.by_column()["bm25"]
-    alone = Decoder(str(qwen), template=QWEN, document_length=16)
-    np.testing.assert_allclose(scores - alone.predict(lists), w * z, atol=1e-5)
-    fresh.save(tmp_path / "saved")
-    np.testing.assert_allclose(Decoder.load(tmp_path / "saved").predict(lists), fresh.predict(lists), atol=1e-6)
 
 
 def test_seed_alone_draws_the_adapter(qwen: Path, lists: Lists) -> None:

@@ -1,4 +1,4 @@
-"""What is saved scores elsewhere as it does here: by transformers and by sentence-transformers; tied weights, too."""
+"""Saved models score alike in transformers and sentence-transformers; tied weights, too."""
 
 from __future__ import annotations
 
@@ -28,33 +28,6 @@ def pairs(words: int) -> list[tuple[str, str]]:
     rng = random.Random(words)
     counts = [(3, rng.randint(1, words)) for _ in range(64)]
     return [(" ".join(rng.choices(SHORT, k=n)), " ".join(rng.choices(SHORT, k=m))) for n, m in counts]
-
-
-def transformers_scores(folder: Path, given: list[tuple[str, str]]) -> np.ndarray:
-    """As the model's card says, without any length of ours."""
-    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    with torch.no_grad():
-        inputs = tokenizer(given, padding=True, truncation=True, return_tensors="pt")
-        return model(**inputs).logits[:, 0].numpy()
-
-
-def sentence_transformers_scores(folder: Path, given: list[tuple[str, str]]) -> np.ndarray:
-    cross_encoder = pytest.importorskip("sentence_transformers").CrossEncoder
-    return np.asarray(cross_encoder(str(folder), device="cpu").predict(given))
-
-
-@pytest.mark.parametrize("elsewhere", [transformers_scores, sentence_transformers_scores])
-def test_pairs_within_the_lengths_score_the_same_elsewhere(tmp_path: Path, elsewhere) -> None:  # type: ignore[no-untyped-def]
-    model = CrossEncoder(str(make_model(tmp_path / "model")), query_length=8, document_length=24)
-    model.save(tmp_path / "saved")
-    short, long = pairs(10), pairs(60)
-    ours = model.text_scores(short, precision="fp32")
-    np.testing.assert_allclose(elsewhere(tmp_path / "saved", short), ours, atol=1e-5)
-    ours = model.text_scores(long, precision="fp32")
-    again = CrossEncoder(str(tmp_path / "saved"))
-    assert (again.room, again.total) == (model.room, model.total), "it can be trained again with longer documents"
-    np.testing.assert_allclose(again.text_scores(long, precision="fp32"), ours, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])

@@ -77,12 +77,6 @@ def test_tokenizer_without_a_template_for_pairs_is_refused(folder: Path) -> None
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_weights_of_other_names_are_refused(folder: Path, head: str) -> None:
-    change_weights(folder, lambda name: f"other.{name}")
-    refused(folder, r"lacks \d\d of the encoder's weights, such as", head=head)
-
-
-@pytest.mark.parametrize("head", ["hf", "cls"])
 def test_fresh_weights_are_named(
     folder: Path, tmp_path: Path, head: Literal["hf", "cls"], caplog: pytest.LogCaptureFixture
 ) -> None:

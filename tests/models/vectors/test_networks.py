@@ -120,15 +120,6 @@ def test_batch_norm_refuses_one_document(lists: Lists) -> None:
         model.score(model.inputs(lists).collate(lists.row_numbers[:1], np.zeros(1, dtype=np.int64)))
 
 
-def test_batch_norm_ignores_padding(lists: Lists) -> None:
-    model = prepared(lambda: MLP("1024", momentum=1.0), lists).train()
-    inputs = model.inputs(lists)
-    model.score(inputs.collate(lists.row_numbers, lists.offsets[:-1]))
-    norm = next(layer for layer in model.modules() if isinstance(layer, nn.BatchNorm1d))
-    expected = lists.matrix(["features"]).mean(axis=0)
-    np.testing.assert_allclose(norm.running_mean.numpy(), expected, atol=1e-5)  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("preset", "sizes", "last", "norms"),
     [
