@@ -36,7 +36,7 @@ MODELS = {
     "LightGBM": "rerank.models.vectors.lightgbm",
     "XGBoost": "rerank.models.vectors.xgboost",
 }
-"""Where each model is defined; imported at its first use."""
+"""Module of each model; imported at its first use."""
 
 
 def load_model(folder: str | Path, interpolate: bool = True, instruction: str | None = None) -> Model:

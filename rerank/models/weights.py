@@ -1,4 +1,4 @@
-"""Where a model's files are: a local folder, an installed package, or the Hugging Face hub. Safetensors only."""
+"""Find a model's files in a local folder, an installed package, or the Hugging Face hub. Safetensors only."""
 
 from __future__ import annotations
 

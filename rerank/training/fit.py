@@ -17,7 +17,6 @@ from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
 from rerank.models.contract import INTERPOLATION, read_contract
 from rerank.models.interpolated import Interpolated
-from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
 from rerank.settings.described import described
@@ -58,13 +57,7 @@ class Training:
         """Describe the model, its results and its folder."""
         loss = "its own objective" if self.settings.loss is None else repr(self.settings.loss)
         head = f"{type(self.settings.model).__name__} trained with {loss}"
-        return "\n".join([head, *self._report(), f"model: {self.folder / 'best'}"])
-
-    def _report(self) -> list[str]:
-        found = [split["model"] for split in (self.results.validation, self.results.test) if split]
-        worse = any(measured.verdict.startswith("worse") for measured in found)
-        hint = ["instead: `rerank auto … --epochs 0` tries fusion, untrained"]
-        return [*str(self.results).splitlines(), *hint * (worse and isinstance(self.settings.model, CrossEncoder))]
+        return "\n".join([head, *str(self.results).splitlines(), f"model: {self.folder / 'best'}"])
 
     def to_dataframe(self) -> DataFrame:
         """Tabulate the results: a row per split and ranking."""
@@ -139,7 +132,6 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
         return Training(folder.path, config, folder.fingerprint, results)
     with log_file(folder.path), exclusive_lock(folder.path) if is_main() else nullcontext(), exact_float32():
         results = folder.finished() or (TreeTrainer if trees else Trainer)(config, splits, folder).run()
-        training = Training(folder.path, config, folder.fingerprint, results)
-        for line in training._report():
+        for line in str(results).splitlines():
             log.info("%s", line)
-    return training
+    return Training(folder.path, config, folder.fingerprint, results)

@@ -21,7 +21,7 @@ import yaml
 
 import rerank
 from rerank.errors import UserError
-from rerank.models.card import dataset_of, make_card, write_card
+from rerank.models.card import make_card, write_card
 from rerank.models.contract import INTERPOLATION, add_to_contract, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
@@ -129,8 +129,7 @@ class RunFolder:
         data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
         config = yaml.safe_load(self.config)
         contract, base = read_contract(self.best), getattr(model, "folder", None)
-        datasets = dataset_of(splits.train.store.manifest["collection"]["name"])
-        card = make_card(contract, self.path.name, base, datasets, config, results, data)
+        card = make_card(contract, self.path.name, base, config, results, data)
         write_card(self.best, card, contract.get(INTERPOLATION))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")

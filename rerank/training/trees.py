@@ -117,7 +117,7 @@ class Monitor:
     """Mean of a measure over lists; a list without a relevant document counts as 0.
 
     The value is that of ir-measures (scores compared as float32, ties in the order of the lists). It is computed on
-    padded tensors, a tenth of the time, if the measure is one of ours and all relevant documents are candidates.
+    padded tensors, a third of the time, if the measure is one of ours and the grades are the only judgments.
     """
 
     def __init__(self, lists: Lists, measure: str) -> None:
@@ -125,7 +125,7 @@ class Monitor:
         self._groups: list[tuple[list[slice], Tensor, Tensor]] | None = None
         with suppress(UserError):
             self._exact = parse(measure)
-            if lists.store.judged_by_grades or lists.qrels is None or _all_are_candidates(lists):
+            if lists.store.judged_by_grades:
                 ends, filled = lists.offsets, np.flatnonzero(lists.lengths)
                 groups = [filled[part] for part in bucket_by_length(lists.lengths[filled], CPU_ELEMENTS)]
                 rows = [[slice(int(ends[i]), int(ends[i + 1])) for i in part] for part in groups]
@@ -141,16 +141,6 @@ class Monitor:
             padded, _ = pad([scores[row] for row in rows])
             total += float(self._exact.exact(padded.double(), labels, mask).sum())
         return total / max(1, len(self.lists))
-
-
-def _all_are_candidates(lists: Lists) -> bool:
-    """Test whether labels and qrels have the same relevant documents of the same queries."""
-    qrels = lists.qrels or {}
-    for query, labels in zip(lists.query_ids, np.split(lists.grades, lists.offsets[1:-1]), strict=False):
-        grades = [grade for grade in qrels.get(query, {}).values() if grade > 0]
-        if query not in qrels or sorted(grades) != sorted(labels[labels > 0].tolist()):
-            return False
-    return True
 
 
 def gain_of(monitor: str) -> Gain:
