@@ -74,6 +74,7 @@ def meets_twice() -> None:
             assert torch.distributed.is_initialized()
 
 
+@pytest.mark.slow
 def test_group_forms_for_each_task() -> None:
     processes = [fork(meets_twice, environment=rank) for rank in ranks(2)]
     for process in processes:
