@@ -121,18 +121,7 @@ def test_interrupted_run_resumes(options: list[str], tmp_path: Path, monkeypatch
     assert_same_runs(parts, whole)
 
 
-def test_killed_run_leaves_nothing_behind_when_it_resumes(options: list[str], tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train([*options, "--checkpoint_every=1", f"--output={run}"])
-    left = [run / ".test.trec.0123abcd.tmp", run / "checkpoints/.step-00000001.tmp/model.safetensors"]
-    for path in left:
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-    (run / "results.json").unlink()
-    train([*options, "--checkpoint_every=1", f"--output={run}"])
-    assert not any(path.exists() for path in left)
-
-
+@pytest.mark.slow
 def test_two_processes_train_as_one(options: list[str], tmp_path: Path) -> None:
     """Those that torchrun itself starts; elsewhere `together` does."""
     options = [*options, "--checkpoint_every=1"]

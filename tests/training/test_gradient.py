@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -14,7 +13,7 @@ from torch import Tensor
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
-from rerank.kernels.memory import free_memory, kept
+from rerank.kernels.memory import kept
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
@@ -25,7 +24,6 @@ from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import Batches
-from rerank.training.forward import graph_bytes, tokens_that_fit
 from tests.builders import make_model, random_run, write_collection, write_features
 from tests.training.helpers import accumulator_of, assert_equal, assert_same, by_two, gradients
 
@@ -155,22 +153,6 @@ def test_accumulator_halves_chunks_when_memory_runs_out(
     hungry.room = 5
     with pytest.raises(UserError, match="set gradient: cached" if gradient == "full" else "shorten the documents"):
         gradients(hungry, lists, LOSS, gradient=gradient)
-
-
-def test_graph_bytes_measures_a_token(tmp_path: Path) -> None:
-    """A network with one hidden layer keeps its input and the hidden vector, 4 bytes a number."""
-    lists = letor_lists(write_features(tmp_path / "train.txt", features=6))
-    model = MLP(hidden=[10], input_norm=False)
-    model.prepare(lists, 42)
-    inputs = model.inputs(lists)
-    assert graph_bytes(model, inputs, lists, np.arange(len(lists)), "fp32") == 4 * (6 + 10)
-    tokens, why = tokens_that_fit(model, inputs, lists, np.arange(len(lists)), "fp32")
-    available = psutil.virtual_memory().available
-    assert tokens & (tokens - 1) == 0
-    assert tokens * 64 <= 0.6 * available
-    assert "0.1 kB a token" in why
-    free = free_memory(torch.device("cpu"))
-    assert free is not None and 0 < free < 1.2 * available
 
 
 def _unused_after(folder: Path) -> dict[str, Tensor]:

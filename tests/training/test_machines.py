@@ -7,10 +7,8 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -124,26 +122,6 @@ def test_two_machines_train_like_one_process(kind: str, tmp_path: Path) -> None:
     subprocess.run(command, check=True, timeout=1800)
     assert_same(best(tmp_path / "two-machines"), best(tmp_path / "two-processes"))
     assert_near(best(tmp_path / "two-machines"), best(tmp_path / "one"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [0, 1])
-def test_killed_machine_resumes_with_the_same_weights(killed: int, tmp_path: Path) -> None:
-    words = [*words_of(tmp_path, dropout=0.1), "--checkpoint_every=2", "--epochs=6"]
-    trained_by_two("accelerate", tmp_path, [*words, f"--output={tmp_path / 'whole'}"])
-    run, port = tmp_path / "killed", free_port()
-    again = [*words, f"--output={run}"]
-    machines = [launched("accelerate", machine, port, tmp_path, again) for machine in (0, 1)]
-    while not list(run.glob("checkpoints/step-*/")):  # not what is still being written, whose name begins with a dot
-        assert all(machine.poll() is None for machine in machines)
-        time.sleep(0.02)
-    for process in [*psutil.Process(machines[killed].pid).children(recursive=True), machines[killed]]:
-        process.kill()
-    assert machines[1 - killed].wait(900) != 0, "it does not train on by itself"
-    assert not (run / "results.json").exists()
-    trained_by_two("accelerate", tmp_path, again)
-    assert "resuming at step" in (run / "log.txt").read_text()
-    assert_same(best(run), best(tmp_path / "whole"))
 
 
 def test_rerank_writes_the_same_run_with_several_processes(tmp_path: Path) -> None:

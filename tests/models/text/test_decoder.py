@@ -231,23 +231,6 @@ def test_adapter_without_its_base_is_refused(qwen: Path, tmp_path: Path) -> None
         Decoder(str(adapter), template=PLAIN)
 
 
-def test_common_beginning_is_computed_once(folder: Path) -> None:
-    """Of what all rows begin with only one row's tokens are embedded: in training too, where chunks have no padding."""
-    model = Decoder(str(folder), template=QWEN).eval()
-    seen: list[int] = []
-    model.network.get_input_embeddings().register_forward_hook(lambda layer, given, made: seen.append(given[0].numel()))
-    before = len(model.template.prefix)
-    each = [len(tokens(model.tokenizer, model.prompt.filled(*pair))) for pair in PAIRS]
-    assert before > 100
-    ours(model)
-    once = sum(each) - (len(PAIRS) - 1) * before
-    assert seen == [once if reads_flat(model.network) else max(each) * len(PAIRS)]
-    seen.clear()
-    with torch.inference_mode():
-        model.text_scores(PAIRS[:1], precision="fp32")
-    assert len(seen) == 1 and seen[0] >= each[0], "a single row has nothing in common with others"
-
-
 def test_adapter_finds_its_base_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given by a relative path; or itself made of a model that is gone since."""
     base = make_decoder(tmp_path / "base")

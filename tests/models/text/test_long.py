@@ -18,7 +18,6 @@ from rerank.lists import Lists, build_lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_candidates, score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.storage.files import say_once
 from tests.builders import WORDS, make_model, random_run, with_positions, write_collection
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
@@ -121,21 +120,6 @@ def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists
     order = np.random.default_rng(0).permutation(lists.size)
     turned = score_candidates(model, inputs, lists.row_numbers[order], np.arange(lists.size), precision="fp32")
     np.testing.assert_allclose(turned, whole[order], atol=1e-5)
-
-
-def test_documents_that_are_cut_are_counted_once(
-    short_model: Path, lists: Lists, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = model_of(short_model, "cls_mean")
-    texts = lists.store.documents.column("text").to_pylist()
-    longer = sum(len(pieces(model, text)) > DOCUMENT for text in texts)
-    say_once.cache_clear()  # tests before this one have read these lists
-    with caplog.at_level("INFO", "rerank"):
-        model.inputs(lists)
-        model.inputs(lists)
-    assert len(caplog.messages) == 1, "once, however often they are read"
-    assert f"{longer} of {len(texts)} documents are longer than {DOCUMENT} word pieces and were cut" in caplog.text
-    assert longer > 0
 
 
 @pytest.mark.parametrize(("long", "head"), [("max", "hf"), ("cls_mean", "cls")])

@@ -82,11 +82,6 @@ def test_models_find_features_by_name(kind: str, lists: Lists, tmp_path: Path, h
         KINDS[kind](None, lists)
 
 
-def test_prepare_refuses_lists_without_a_column(lists: Lists) -> None:
-    with pytest.raises(UserError, match="no column 'splade'"):
-        MLP(hidden=[4], columns=["splade"]).prepare(lists, 0)
-
-
 def test_models_refuse_gaps_that_reveal_relevance(tmp_path: Path) -> None:
     """BM25 has no value for the documents that were added, all of them relevant; trees could read that."""
     lists = make_lists_with_added(tmp_path)
