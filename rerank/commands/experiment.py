@@ -19,11 +19,11 @@ from rerank.storage.locks import exclusive_lock
 def experiment(argv: Sequence[str]) -> int:
     """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables.
 
-    Resumes where it was interrupted. Keys of cells can be set by options too: ``--base.data.path=DIR``.
+    Resumes where it was interrupted. Keys of runs can be set by options too: ``--base.data.path=DIR``.
     """
     parser = make_parser("experiment", experiment)
     add_config(parser)
-    parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the cells")
+    parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the runs")
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
     )
@@ -53,8 +53,8 @@ def experiment(argv: Sequence[str]) -> int:
         number, shares = part or (0, 1)
         counts = {group: len(plan.points(group)) for group in plan.groups[number::shares]}
         for group, count in counts.items():
-            print(f"{group}: {count} cell{'s' if count > 1 else ''}")
-        print(f"{sum(counts.values())} cells, {len(counts)} of them measured on test, in {plan.output}")
+            print(f"{group}: {count} run{'s' if count > 1 else ''}")
+        print(f"{sum(counts.values())} runs, {len(counts)} of them measured on test, in {plan.output}")
         return 0
     if part is not None:
         plan.check_inputs()
@@ -75,7 +75,7 @@ def experiment(argv: Sequence[str]) -> int:
     files = ["results.json", "queries.parquet", "table.md", "table.tex"]
     log.info("%s: %s", plan.output, ", ".join(files))
     if found.failures:
-        log.warning("%d cells failed; run again to try them again", len(found.failures))
+        log.warning("%d runs failed; repeat the command to try them again", len(found.failures))
     return len(found.failures)
 
 
@@ -95,7 +95,7 @@ def parse_share(text: str) -> tuple[int, int]:
 
 
 def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Apart from the other words: options that reach into cells (``--base.x=1``, ``--base.x 1``), with their values."""
+    """Apart from the other words: options that reach into runs (``--base.x=1``, ``--base.x 1``), with their values."""
     words: list[str] = []
     inside: list[tuple[str, str]] = []
     remaining = iter(argv)

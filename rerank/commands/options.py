@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 HELP = {"-h", "--help"}
 NUMBERS = {"int": "N", "float": "X"}
 
+SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "sigma": "σ", "tau": "τ", "pi": "π"}
+SYMBOLS |= {"cdot": "·", "times": "×", "sum": "Σ", "le": "≤", "ge": "≥", "infty": "∞", "in": "∈", "": " "}
+"""LaTeX's commands in Unicode; the empty name stands for spaces."""
+
 OWNED = {
     "fingerprint.json": "config.yaml environment.json fingerprint.json log.txt metrics.jsonl results.json test.trec",
     "cells": "log.txt queries.parquet results.json table.md table.tex",
@@ -162,11 +166,22 @@ def plain_text(text: str) -> str:
     >>> plain_text("a ``lists`` folder of :class:`Lists`; None takes all.")
     'a lists folder of Lists; default: all.'
     """
-    text = " ".join(re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").split())
+    text = " ".join(without_markup(text).split())
     text = re.sub(r"(^|\. )(?:None|Null) (?:takes|is) ", r"\1Default: ", text)
     text = re.sub(r"\b(?:None|null) (?:takes|is) ", "default: ", text)
     text = re.sub(r"(^|\. )(?:None|Null) (?=\w)", r"\1Without it ", text)
     return re.sub(r"\b(?:None|null) (?=\w)", "without it ", text)
+
+
+def without_markup(text: str) -> str:
+    r"""Remove reStructuredText's roles and quotes, and write the commonest LaTeX in Unicode.
+
+    >>> without_markup(r"the ``yes_no`` head: :math:`\sigma(l_\text{yes} - l_\text{no})`")
+    'the yes_no head: σ(l_yes - l_no)'
+    """
+    text = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace(".. math::", "  ")
+    text = re.sub(r"\\(?:text|mathrm|operatorname)\{([^{}]*)\}", r"\1", text)
+    return re.sub(r"\\([a-zA-Z]+)|\\[,;!]", lambda found: SYMBOLS.get(found[1] or "", found[0]), text)
 
 
 def _value(action: Action) -> str:
@@ -176,11 +191,12 @@ def _value(action: Action) -> str:
         value = "|".join(re.findall(r"'([^']*)'", hint.partition("Literal[")[2].partition("]")[0]))
     elif "bool" in hint or action.nargs == 0 or action.dest == "print_config":
         return ""
+    elif kinds := [letter for kind, letter in NUMBERS.items() if re.search(rf"\b{kind}\b", hint)]:
+        value = kinds[0]
     elif found := re.match(r"(?:\S+ ){0,2}(folder|file|lists)", (action.help or "").lower()):
         value = {"lists": "FOLDER"}.get(found[1], found[1].upper())
     else:
-        kinds = [letter for kind, letter in NUMBERS.items() if re.search(rf"\b{kind}\b", hint)]
-        value = kinds[0] if kinds else re.split(r"[._]", action.dest)[-1].upper()
+        value = re.split(r"[._]", action.dest)[-1].upper()
     return f"{value.removesuffix('S')} ..." if "list[" in hint.lower() else value
 
 

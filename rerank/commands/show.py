@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Literal
 
+from rerank.commands.options import without_markup
 from rerank.errors import UserError, nearest
 from rerank.progress import screen
 
@@ -34,7 +34,7 @@ def show(what: Literal["losses", "models", "measures", "collections"], name: str
         entries = textwrap.wrap(head, screen())
         for key, text in lines.items():
             first, others = f"  {key:<{width}}  ", " " * (width + 4)
-            entries += textwrap.wrap(plain(text), screen(), initial_indent=first, subsequent_indent=others)
+            entries += textwrap.wrap(without_markup(text), screen(), initial_indent=first, subsequent_indent=others)
         parts.append("\n".join(entries))
     return "\n\n".join([*parts, "\n".join(textwrap.wrap(note, screen()))])
 
@@ -86,12 +86,7 @@ def explain(name: str) -> str:
         for parameter in parameters
         if parameter.name != "reduction"
     ]
-    return f"{name}({', '.join(arguments)})\n\n{plain(inspect.getdoc(kinds[name]) or '')}"
-
-
-def plain(text: str) -> str:
-    """Remove reStructuredText's roles and quotes from a text."""
-    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace(".. math::", "  ")
+    return f"{name}({', '.join(arguments)})\n\n{without_markup(inspect.getdoc(kinds[name]) or '')}"
 
 
 def loaded(homes: Mapping[str, str]) -> dict[str, object]:

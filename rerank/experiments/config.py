@@ -51,7 +51,7 @@ class ExperimentConfig:
 
     Attributes:
         output: folder to make; an interrupted experiment resumes in it.
-        base: keys of a training configuration (see ``rerank train --help``) that all cells share.
+        base: keys of a training configuration (see ``rerank train --help``) that all runs share.
         methods: the rows of the table, by name.
         first_stage: for lists of texts, ``show`` adds the first stage as a row, ``interpolate`` also adds each
             method interpolated with it, with the weight that validation chose; ``hide`` leaves both out.
@@ -66,13 +66,13 @@ class ExperimentConfig:
         correction: how p-values are corrected for all planned comparisons, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
-        jobs: cells trained side by side; None takes one per core, or one per GPU if there are any. They share the
+        jobs: runs trained side by side; None takes one per core, or one per GPU if there are any. They share the
             cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; None uses
             all the room there is, as machines join and leave.
         engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
             whose machines see the same disk.
-        num_cpus: with ``ray``, the CPUs of a cell, and so its threads.
-        num_gpus: with ``ray``, the GPUs of a cell; 0.5 lets two cells share one.
+        num_cpus: with ``ray``, the CPUs of a run, and so its threads.
+        num_gpus: with ``ray``, the GPUs of a run; 0.5 lets two runs share one.
     """
 
     output: str

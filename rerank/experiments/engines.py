@@ -3,98 +3,114 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import logging
+import multiprocessing
 import os
 import queue
 import signal
-import subprocess
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, TypedDict
+from types import ModuleType
 
 import torch
 
-from rerank.experiments.worker import STOP
+from rerank.experiments.worker import Job, Reply, do_job
 from rerank.kernels.precision import on_cpu
 from rerank.progress import log
+from rerank.settings.described import find_own_classes
 
-Job = dict[str, Any]
-"""Settings and folder of a cell, and the fingerprint of the training; without one, its test lists are ranked."""
-
-
-class Reply(TypedDict, total=False):
-    """Answer of a worker; ``died`` if its process ended."""
-
-    error: str
-    stopped: str
-    died: bool
+STARTING = threading.Lock()
+"""Held while a process starts, because it inherits the environment of this one."""
 
 
-class Process:
-    """A process of :mod:`rerank.experiments.worker`, started at its first job and again after it died."""
+class Worker:
+    """A process that is started at its first job, and again after it died."""
 
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self._environment, self._log = environment, log
-        self._process: subprocess.Popen[str] | None = None
+        self._pool: ProcessPoolExecutor | None = None
+        self._process: int | None = None
         self._stopping = False
 
     def do(self, job: Job) -> Reply:
         """Do a job; one whose process died is tried again once, from its last checkpoint."""
-        reply = self._do(job)
-        if "died" in reply and not self._stopping:
-            log.warning("%s: %s; trying again", job["folder"], reply["error"])
-            reply = self._do(job)
-        return reply
+        error = f"its process died (out of memory?); see {self._log}"
+        for again in (False, True):
+            try:
+                pool = self._pool or self._start()
+                if self._stopping:
+                    break
+                return pool.submit(do_job, job).result()
+            except BrokenProcessPool:
+                self._pool = self._process = None
+            if self._stopping:
+                break
+            if not again:
+                log.warning("%s: %s; trying again", job["folder"], error)
+        return {"stopped": "before it was finished"} if self._stopping else {"error": error}
 
-    def _do(self, job: Job) -> Reply:
-        if self._stopping:
-            return {"stopped": "before it began"}
-        process = self._process or self._start()
-        assert process.stdin is not None and process.stdout is not None
-        line = ""
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            if self._stopping:  # asked for while the process was about to start
-                self.ask_to_stop()
-            line = process.stdout.readline()
-        if line:
-            reply: Reply = json.loads(line)
-            return reply
-        code, self._process = process.wait(), None
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        hint = " (out of memory?)" if code == -signal.SIGKILL else ""
-        return {"error": f"its process ended with {how}{hint}; see {self._log}", "died": True}
-
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> ProcessPoolExecutor:
         self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("a") as file:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "rerank.experiments.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                text=True,
-                env=os.environ | self._environment,
-            )
-        return self._process
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _prepare, (str(self._log),))
+        with STARTING, _inherited(self._environment):
+            started = pool.submit(os.getpid)
+        self._pool = pool
+        self._process = started.result()
+        return pool
 
     def ask_to_stop(self) -> None:
         """Let the process write a checkpoint and stop."""
         self._stopping = True
-        if (process := self._process) is not None and process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(STOP)
-                process.stdin.flush()
+        self._send(signal.SIGTERM)
 
     def end(self) -> None:
         """Kill the process."""
         self._stopping = True
-        if (process := self._process) is not None:
-            process.kill()
-            process.wait()
+        self._send(signal.SIGKILL)
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, number)
+
+
+@contextlib.contextmanager
+def _inherited(environment: dict[str, str]) -> Iterator[None]:
+    """Set variables for a process that starts in the block, and keep it from running the program's script again."""
+    before, main = dict(os.environ), sys.modules["__main__"]
+    os.environ.update(environment)
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+        os.environ.update(before)
+        for name in environment.keys() - before.keys():
+            del os.environ[name]
+
+
+def _prepare(output: str) -> None:
+    """Send what the process prints to a file, leave Ctrl-C to the experiment, and end with the experiment."""
+    with open(output, "a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    find_own_classes()
+    log.setLevel(logging.INFO)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 class Workers:
@@ -130,30 +146,30 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
     """Start processes on this machine when they are needed: ``jobs``, by default one per GPU, or else one per core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shares = environments(jobs, cores, visible_gpus())
-    processes = [Process(share, logs / f"worker-{i}.log") for i, share in enumerate(shares)]
-    free: queue.LifoQueue[Process] = queue.LifoQueue()  # those that have started are taken first
-    for process in reversed(processes):
-        free.put(process)
+    workers = [Worker(share, logs / f"worker-{i}.log") for i, share in enumerate(shares)]
+    free: queue.LifoQueue[Worker] = queue.LifoQueue()  # those that have started are taken first
+    for worker in reversed(workers):
+        free.put(worker)
 
     def do(job: Job) -> Reply:
-        process = free.get()
+        worker = free.get()
         try:
-            return process.do(job)
+            return worker.do(job)
         finally:
-            free.put(process)
+            free.put(worker)
 
-    def each(method: Callable[[Process], None]) -> None:
-        for process in processes:
-            method(process)
+    def each(method: Callable[[Worker], None]) -> None:
+        for worker in workers:
+            method(worker)
 
-    return Workers(len(processes), do, lambda: each(Process.ask_to_stop), lambda: each(Process.end))
+    return Workers(len(workers), do, lambda: each(Worker.ask_to_stop), lambda: each(Worker.end))
 
 
 def environments(jobs: int | None, cores: int, gpus: list[str]) -> list[dict[str, str]]:
     """Divide cores among workers as threads, unless ``OMP_NUM_THREADS`` is set; workers take turns at GPUs."""
     count = jobs or len(gpus) or cores
     threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // count))
-    common = {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+    common = {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
     return [common | ({"CUDA_VISIBLE_DEVICES": gpus[i % len(gpus)]} if gpus else {}) for i in range(count)]
 
 

@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 from rerank.errors import UserError, one_line
-from rerank.experiments.engines import Job, Reply, Workers
+from rerank.experiments.engines import Workers
+from rerank.experiments.worker import Job, Reply, do_job
 
 PASSED_ON = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH", "RERANK_HOME")
 """Environment variables that cells on other machines have as well."""
@@ -23,12 +24,10 @@ def do(job: Job, folder: str) -> Reply:
         missing, where = job["output"] if Path(folder).is_dir() else folder, os.uname().nodename
         return {"error": f"{missing}: no such folder on {where}; Ray needs output and data on a shared disk"}
     os.chdir(folder)
-    from rerank.experiments.worker import answer
     from rerank.settings.described import find_own_classes
 
     find_own_classes()
-    reply: Reply = answer(job)  # type: ignore[assignment]
-    return reply
+    return do_job(job)
 
 
 def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Workers:
@@ -44,7 +43,7 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
         connect(os.environ.get("RAY_ADDRESS") or "local")
     resources = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(of.get("CPU", 0) >= cpus and of.get("GPU", 0) >= gpus for of in resources):
-        raise UserError(f"engine: no machine of the Ray cluster has {cpus} CPUs and {gpus:g} GPUs for a cell")
+        raise UserError(f"engine: no machine of the Ray cluster has {cpus} CPUs and {gpus:g} GPUs for a run")
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     environment |= {"OMP_NUM_THREADS": str(cpus), "TOKENIZERS_PARALLELISM": "false"}
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=LOST, runtime_env={"env_vars": environment})(do)
@@ -55,7 +54,7 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
         try:
             reply: Reply = ray.get(running[-1])
         except RayError as error:
-            return {"error": f"Ray: {one_line(error)}", "died": True}
+            return {"error": f"Ray: {one_line(error)}"}
         return reply
 
     def cancel() -> None:

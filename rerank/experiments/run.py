@@ -10,9 +10,9 @@ from typing import NoReturn
 from rerank.evaluation.measures import Evaluator, PerQuery
 from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, interpolated_name
-from rerank.experiments.engines import Job, Reply, Workers, local_workers
+from rerank.experiments.engines import Workers, local_workers
 from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.worker import note
+from rerank.experiments.worker import Job, Reply, note
 from rerank.progress import log
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
@@ -163,13 +163,13 @@ class Experiment:
     def _stop(self, stop: Stopped, workers: Workers, running: dict[Future[Reply], Cell]) -> NoReturn:
         """Let cells write their checkpoints, and say how to resume."""
         by, output = name_of(stop.number), self.plan.output
-        log.warning("%s: cells stop at their next steps; once more to leave at once", by)
+        log.warning("%s: runs stop at their next steps; once more to leave at once", by)
         for future in running:
             future.cancel()
         workers.ask_to_stop()
         wait(running, timeout=GRACE)
         trained = sum(cell.results() is not None for cell in self._every)
-        said = f"stopped by {by}; {trained} of {len(self._every)} cells are trained; the same command resumes {output}"
+        said = f"stopped by {by}; {trained} of {len(self._every)} runs are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
 
 

@@ -32,10 +32,10 @@ class Results:
     """Results of an experiment.
 
     Attributes:
-        folder: the experiment's folder: tables, a run folder per cell.
+        folder: the experiment's folder: tables, a folder per run.
         summary: numbers of the table, and comparisons.
         rows: a row per method, fold and seed.
-        failures: the cells that could not be trained or measured.
+        failures: the runs that could not be trained or measured.
     """
 
     folder: Path
@@ -53,7 +53,7 @@ class Results:
     def __repr__(self) -> str:
         found, wanted = (sum(getattr(row, of) for row in self.summary.rows.values()) for of in ("found", "wanted"))
         failed = f", {len(self.failures)} failed" if self.failures else ""
-        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {found} of {wanted} cells{failed})"
+        return f"Results({str(self.folder)!r}: {', '.join(self.summary.rows)}; {found} of {wanted} runs{failed})"
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

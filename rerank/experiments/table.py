@@ -173,7 +173,7 @@ def over(config: ExperimentConfig) -> str:
 
 def _name(config: ExperimentConfig, method: str, row: Row) -> str:
     name = f"{method} (baseline)" if method == config.baseline else method
-    return name if row.whole else f"{name} ({row.found} of {row.wanted} cells)"
+    return name if row.whole else f"{name} ({row.found} of {row.wanted} runs)"
 
 
 def _value(value: Value) -> str:

@@ -1,39 +1,31 @@
-"""A process that trains and measures cells, one after the other: importing torch costs more than a small cell.
-
-``python -m rerank.experiments.worker`` reads a JSON job per line from its input, and answers each with a line of JSON:
-``{}``, ``{"error": "..."}``, or ``{"stopped": "..."}`` after a signal. The line ``stop`` acts like a first SIGTERM. The
-process ends with its input, so that none outlives a killed experiment.
-"""
+"""Train or measure one cell of an experiment, in the process that calls it."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import os
-import queue
 import shutil
-import signal
-import sys
-import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
-from rerank import stops
 from rerank.errors import UserError, one_line
-from rerank.progress import log
-from rerank.settings.described import find_own_classes
 from rerank.stops import Stopped
 from rerank.storage.locks import exclusive_lock
 from rerank.training.configuration import configured
 from rerank.training.run_folder import CHECKPOINTS, TEST_RUN
 
-STOP = "stop\n"
-"""The line that asks a worker to stop at the next good point."""
+Job = dict[str, Any]
+"""Settings and folder of a cell, and the fingerprint of the training; without one, its test lists are ranked."""
+
+
+class Reply(TypedDict, total=False):
+    """Outcome of a job: empty if it is done."""
+
+    error: str
+    stopped: str
 
 
 def train_cell(settings: dict[str, Any], folder: Path, fingerprint: str) -> None:
@@ -61,7 +53,7 @@ def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
         write_run(folder / TEST_RUN, lists.run(scores), tag="rerank")
 
 
-def answer(job: dict[str, Any]) -> dict[str, Any]:
+def do_job(job: Job) -> Reply:
     """Do one job; errors are written to the cell's log and returned in a line."""
     folder, settings = Path(job["folder"]), job["settings"]
     try:
@@ -88,36 +80,3 @@ def note(folder: Path, message: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR {message}\n")
-
-
-def main() -> None:
-    """Answer jobs until the input ends."""
-    find_own_classes()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the experiment decides, by ending the input
-    replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # prints must not come between the replies
-    jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            if line == STOP:
-                if not stops.came():
-                    os.kill(os.getpid(), signal.SIGTERM)
-            else:
-                jobs.put(line)
-        os._exit(0)
-
-    log.setLevel(logging.INFO)
-    with contextlib.suppress(Stopped), stops.listening():
-        threading.Thread(target=listen, daemon=True).start()
-        while not stops.came():
-            reply: dict[str, Any] = {"stopped": "before it began"}
-            try:
-                reply = answer(json.loads(jobs.get()))
-            finally:
-                replies.write(json.dumps(reply) + "\n")
-                replies.flush()
-
-
-if __name__ == "__main__":
-    main()

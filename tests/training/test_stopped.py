@@ -169,7 +169,7 @@ def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str
     process.send_signal(signal.SIGTERM)
     code, said = process.wait(), (tmp_path / "errors").read_text()
     assert code == 143, said
-    assert f"of 4 cells are trained; the same command resumes {output}" in said
+    assert f"of 4 runs are trained; the same command resumes {output}" in said
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
     cells = [place.parent for place in output.glob("cells/**/fingerprint.json")]
