@@ -1,3 +1,5 @@
+"""Names of measures: what is parsed, and what is refused in one line."""
+
 from __future__ import annotations
 
 import ir_measures
@@ -10,7 +12,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate, nERR, parse_measures
 
 
-def test_spaces_commas_quotes_and_brackets() -> None:
+def test_parse_measures_reads_separators_and_parameters() -> None:
     text = "nDCG@10 P@20,AP(rel=2), nDCG(dcg='exp-log2')@10  nDCG(gains={1: 0, 2: 3})@5 nERR(max_rel=4)@10"
     text += " AP(rel=2, cutoff=5)"
     assert parse_measures(text) == [
@@ -50,7 +52,7 @@ OTHERS = [
     ),
     st.sampled_from([" ", ",", ", ", "\n"]),
 )
-def test_printed_names_are_read_back(measures: list[ir_measures.Measure], separator: str) -> None:
+def test_parse_measures_reads_printed_names(measures: list[ir_measures.Measure], separator: str) -> None:
     assert parse_measures(separator.join(map(str, measures))) == measures
 
 
@@ -59,7 +61,6 @@ def test_printed_names_are_read_back(measures: list[ir_measures.Measure], separa
     [
         ("ndgc@10", "unknown measure 'ndgc' (did you mean 'nDCG'?)"),
         ("ndcg_cut_10", "(did you mean 'nDCG@10'?)"),
-        ("nDCG10", "(did you mean 'nDCG@10'?)"),
         ("recip_rank", "(did you mean 'RR'?)"),
         ("zzzzzz", "unknown measure 'zzzzzz'"),
         ("P", "needs cutoff; write for example P@10"),
@@ -69,15 +70,10 @@ def test_printed_names_are_read_back(measures: list[ir_measures.Measure], separa
         ("nDCG(dcg='exp')@10", "invalid param dcg='exp'"),
         ("nDCG@0", "cutoff must be from 1"),
         ("nDCG@k", "not of the form"),
-        ("nDCG@", "not of the form"),
-        ("@10", "not of the form"),
         ("AP(2)", "not of the form"),
-        ("AP(rel=2", "not of the form"),
         ("nDCG(dcg='exp-log2)@10", "not of the form"),
         ("NumRel(rel=2)", "nothing installed computes it"),
-        ("alpha_nDCG@10", "nothing installed computes it"),
         ("", "no measure given"),
-        (" , ", "no measure given"),
     ],
 )
 def test_parse_measures_fails_in_one_line(text: str, said: str) -> None:
@@ -88,7 +84,7 @@ def test_parse_measures_fails_in_one_line(text: str, said: str) -> None:
 
 
 @given(st.text(alphabet="nDCGAP@()=',.{}10 rel\"é", max_size=30))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_parse_measures_raises_only_user_errors(text: str) -> None:
     try:
         assert parse_measures(text)
     except UserError as error:
@@ -100,17 +96,13 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     [
         *(
             f"nDCG(gains={{{gains}}})@5"
-            for gains in ("0: 'x'", "'a': 1", "0: 1e400", "1: None", "1: 2.5", "1: []", "[]: 1")
-        ),
-        *(
-            f"nDCG(gains={{{gains}}})@5"
-            for gains in ("True: 1", "1: 32768", f"1: {2**63}", "40000: 1", f"{'9' * 200}: 1")
+            for gains in ("0: 'x'", "'a': 1", "0: 1e400", "1: 2.5", "[]: 1", "True: 1", "1: 32768", f"{'9' * 200}: 1")
         ),
         *(f"{name}{'9' * 400})" for name in ("AP(rel=", "RBP(p=", "SetF(beta=", "INST(T=", "nDCG(cutoff=")),
         *("AP(rel=32768)", "nERR(max_rel=99999)@5", f"AP(rel={'-' * 5000}1)", f"nDCG@{'9' * 5000}"),
     ],
 )
-def test_numbers_that_no_evaluator_takes_are_refused(text: str) -> None:
+def test_parse_measures_fails_beyond_numbers_of_evaluators(text: str) -> None:
     """Of some of them the process would not come back: trec_eval has an array as long as the largest gain."""
     with pytest.raises(UserError) as caught:
         parse_measures(text)
@@ -118,6 +110,6 @@ def test_numbers_that_no_evaluator_takes_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("grade", [2**15, -(2**15), 2**63, 10**400])
-def test_grades_that_no_evaluator_takes_are_refused(grade: int) -> None:
+def test_evaluate_fails_beyond_grades_of_evaluators(grade: int) -> None:
     with pytest.raises(UserError, match="the qrels hold a grade beyond 32767"):
         evaluate({"q": {"a": 1.0}}, {"q": {"a": grade}}, "nDCG AP")

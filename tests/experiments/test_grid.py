@@ -51,7 +51,7 @@ def runs(output: Path) -> list[Path]:
     return sorted(path.parent for path in output.glob("cells/*/*/*/*/results.json"))
 
 
-def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Path, results: dict[str, Any]) -> None:
+def test_experiment_measures_test_for_runs_chosen_on_validation(folder: Path, results: dict[str, Any]) -> None:
     chosen = {folder / "out" / cell["folder"] for cell in results["cells"]}
     assert len(chosen) == 6
     assert {cell["method"] for cell in results["cells"]} == {"SmoothI", "Tuned | 50%"}
@@ -66,7 +66,7 @@ def test_validation_chooses_and_test_is_measured_for_the_chosen_only(folder: Pat
     assert len({cell.parent for cell in chosen}) == 6
 
 
-def test_cells_differ_in_what_they_should(folder: Path, results: dict[str, Any]) -> None:
+def test_runs_differ_in_fold_seed_and_searched_values(folder: Path, results: dict[str, Any]) -> None:
     seen = set()
     for cell in runs(folder / "out"):
         config = yaml.safe_load((cell / "config.yaml").read_text())
@@ -80,7 +80,7 @@ def test_cells_differ_in_what_they_should(folder: Path, results: dict[str, Any])
     assert seen == {0.1, 1000.0}
 
 
-def test_failed_cell_leaves_a_hole_and_its_message(folder: Path, results: dict[str, Any]) -> None:
+def test_failed_run_leaves_a_hole_and_its_message(folder: Path, results: dict[str, Any]) -> None:
     assert [(failed["method"], failed["fold"]) for failed in results["failed"]] == [("Broken", f) for f in (1, 2, 3)]
     for failed in results["failed"]:
         assert "is not finite at step 2" in failed["message"]
@@ -91,7 +91,7 @@ def test_failed_cell_leaves_a_hole_and_its_message(folder: Path, results: dict[s
     assert [cell.strip() for cell in rows[0].split("|")[2:-1]] == ["-"] * len(MEASURES)
 
 
-def test_table_has_measures_of_chosen_cells(folder: Path, results: dict[str, Any]) -> None:
+def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
     """Means from the cells' own files; p-values by scipy from the values per query, of all comparisons planned."""
     names, lists = ["SmoothI", "Tuned | 50%"], Lists.open(folder / "lists")
     queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
@@ -112,7 +112,7 @@ def test_table_has_measures_of_chosen_cells(folder: Path, results: dict[str, Any
     assert results["comparisons"] == 2 * len(MEASURES), "the broken method's too"
 
 
-def test_results_have_the_rows_of_chosen_cells(folder: Path, results: dict[str, Any]) -> None:
+def test_results_have_the_rows_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
     for cell in results["cells"]:
         assert cell["validation"]["nDCG@5"] == validation(folder / "out" / cell["folder"])["nDCG@5"]
         assert cell["seconds"] > 0
@@ -127,7 +127,7 @@ def test_tables_have_names_as_text_and_a_caption(folder: Path, results: dict[str
         assert said in results["caption"]
 
 
-def test_finished_cells_are_reused(folder: Path, results: dict[str, Any]) -> None:
+def test_finished_runs_are_reused(folder: Path, results: dict[str, Any]) -> None:
     """Other measures and policies are taken from the runs that are there; without anything new, no process starts."""
     config = yaml.safe_load((folder / "experiment.yaml").read_text())
     del config["methods"]["Broken"]
