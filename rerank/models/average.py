@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,8 +42,8 @@ def average_weights(models: Sequence[str | Path], output: str | Path, weights: S
         if "base" in contract or not any(folder.glob("*.safetensors")):
             raise UserError(f"{folder}: has no weights to average; merge() adapters and save() the model first")
     kept = {key: value for key, value in contracts[0].items() if key not in (INTERPOLATION, *AFTERWARDS)}
-    if seen := b"".join(b64decode(contract.get(TRAINED_ON, "")) for contract in contracts):
-        kept[TRAINED_ON] = b64encode(seen).decode()
+    if seen := "".join(contract.get(TRAINED_ON, "") for contract in contracts):
+        kept[TRAINED_ON] = seen
     with atomic_folder(output) as folder:
         shutil.copytree(folders[0], folder, ignore=shutil.ignore_patterns(CARD, ".*"), dirs_exist_ok=True)
         for path in folder.rglob("*.safetensors"):
