@@ -27,23 +27,6 @@ def test_documents_are_the_public_library() -> None:
     assert not left_out & {name.split(".")[0] for name in TEXTS}
 
 
-@pytest.mark.parametrize(
-    ("name", "aliases"),
-    [
-        ("str.split", ["typing.Text.split", "builtins.str.split"]),
-        ("OSError", ["IOError", "EnvironmentError", "socket.error", "os.error"]),
-        ("open", ["io.open", "_io.open"]),
-        ("os.path.join", ["posixpath.join", "ntpath.join"]),
-        ("collections.deque", ["_collections.deque", "typing.Deque"]),
-        ("asyncio.Queue", ["asyncio.queues.Queue"]),
-        ("random.choice", ["random.Random.choice", "secrets.choice"]),
-    ],
-)
-def test_documents_have_one_name_for_each_object(name: str, aliases: list[str]) -> None:
-    assert name in TEXTS
-    assert not TEXTS.keys() & aliases
-
-
 def test_queries_name_the_module_or_class_and_judge_its_members_with_that_sentence() -> None:
     assert QRELS.keys() == QUERIES.keys()
     for query, text in QUERIES.items():

@@ -19,7 +19,7 @@ from rerank.lists import Lists
 from rerank.lists.concat import concat
 from rerank.lists.data import ListsData, hold_out
 from rerank.lists.folds import FoldsData, drawn_folds
-from rerank.lists.neighbours import grouped, relevant_links, seen_queries
+from rerank.lists.neighbours import relevant_links, seen_queries
 from rerank.storage.files import say_once
 
 
@@ -32,11 +32,6 @@ def components(count: int, pairs: Iterable[tuple[int, int]]) -> set[frozenset[in
     return set(map(frozenset, groups))
 
 
-def as_sets(groups: np.ndarray | None) -> set[frozenset[int]]:
-    assert groups is not None
-    return {frozenset(np.flatnonzero(groups == group).tolist()) for group in groups.tolist()}
-
-
 def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = None, prefix: str = "q") -> Lists:
     """Lists with a query of each text and its relevant documents by number; by default each has one of its own."""
     ids = [f"{prefix}{i}" for i in range(len(texts))]
@@ -44,25 +39,6 @@ def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = N
     own = [[f"own-{i}"] for i in ids] if relevant is None else relevant
     qrels = {id: {str(d): 1 for d in some} | {"d": 0} for id, some in zip(ids, own, strict=True)}
     return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
-
-
-@given(st.lists(st.sets(st.integers(0, 12), max_size=3), min_size=1, max_size=15))
-@settings(max_examples=30)
-def test_relevant_links_join_queries_with_a_relevant_document_in_common(relevant: list[set[int]]) -> None:
-    lists = questions([f"query{i}" for i in range(len(relevant))], relevant)
-    pairs = [(i, j) for i, j in itertools.combinations(range(len(relevant)), 2) if relevant[i] & relevant[j]]
-    assert as_sets(grouped(len(relevant), relevant_links(lists), len(relevant))) == components(len(relevant), pairs)
-
-
-@given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=12), st.integers(1, 6))
-def test_grouped_returns_none_when_a_group_is_too_large(count: int, links: list[tuple[int, int]], largest: int) -> None:
-    links = [(one % count, other % count) for one, other in links]
-    expected = components(count, links)
-    found = grouped(count, links, largest)
-    assert (found is None) == (max(map(len, expected)) > largest)
-    if found is not None:
-        assert as_sets(found) == expected
-        assert all(found[i] == min(group) for group in expected for i in group)
 
 
 def related(count: int, seed: int) -> Lists:

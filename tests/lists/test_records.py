@@ -234,23 +234,16 @@ REFUSED: dict[str, tuple[Any, str]] = {
         [{"premise": "x", "passage_list": "s"}],
         r"columns 'premise', 'passage_list' are of no known shape; expected",
     ),
-    "no text": ([{"query": "x", "negativ": "t"}], "of no known shape"),
     "splits": (DatasetDict(a=Dataset.from_list([PAIR]), b=Dataset.from_list([PAIR])), r"has the splits a, b; name one"),
-    "scores of another length": (
-        [{"query": "x", "pos": ["s"], "neg": [], "pos_scores": [1, 2]}],
-        r"1 texts, but 2 scores",
-    ),
     "negative of no text": (
         [{"query": "x", "positive": "s", "negative": 3}],
         "row 0: negative: int in place of a text",
     ),
     "contradiction": ([{"query": "x", "positive": "s", "negative": "s"}], r"another grade; keep one"),
     "no hits": ([{"query": "x", "hits": []}], "no candidates in any"),
-    "hits of another kind": ([{"query": "x", "hits": []}, {"query": "y", "hits": 3}], "row 1: hits: int in place of"),
     "hit of another kind": ([{"query": "x", "hits": [3]}], "row 0: hits: int in place of a text or a hit"),
     "lists of two lengths": ([{"query": "x", "hits": {"text": ["s"], "pid": [1, 2]}}], "have different lengths"),
     "error": ([answer("a"), {"hits": None, "error": {"reason": "no such index"}}], "an incomplete answer"),
-    "timed out": ([answer("a", timed_out=True)], "an incomplete answer"),
     "failed": ([answer("a", _shards={"total": 2, "failed": 1})], "an incomplete answer"),
     "answers without queries": ([answer("a")], "of no known shape"),
 }

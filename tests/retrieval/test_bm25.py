@@ -2,9 +2,6 @@ from __future__ import annotations
 
 import logging
 import math
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +12,6 @@ from rerank.collections import Collection, Document, Query, open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index
-from tests.forked import python
 from tests.retrieval.compared import foreign_index
 from tests.retrieval.conftest import DOCUMENTS
 
@@ -89,27 +85,6 @@ def test_build_index_leaves_nothing_after_an_error(tmp_path: Path, home: Path) -
     assert list((home / "indexes").iterdir()) == []
 
 
-@pytest.mark.slow
-def test_build_index_leaves_nothing_complete_when_killed(tmp_path: Path, home: Path, fruit: Collection) -> None:
-    script = """
-import os, signal, sys
-from rerank.collections.files import FilesFolder
-from rerank.retrieval import build_index
-class Killed(FilesFolder):
-    def documents(self):
-        yield from super().documents()
-        os.kill(os.getpid(), signal.SIGKILL)
-build_index(Killed(sys.argv[1]))
-"""
-    python(script, fruit.name.partition(":")[2], ends=-signal.SIGKILL)
-    left = list((home / "indexes").iterdir())
-    assert left
-    assert all(folder.name.startswith(".") for folder in left)
-    index = build_index(fruit)
-    assert list((home / "indexes").iterdir()) == [index], "what was left is cleared away"
-    assert BM25().search(index, [Query("1", "pear")])["1"][0].id == "d9"
-
-
 def test_search_refuses_a_folder_without_an_index(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not a Lucene index that can be read"):
         BM25().search(tmp_path, [Query("1", "a")])
@@ -140,41 +115,6 @@ def test_lucene_collection_is_its_own_index(stored: dict[str, Path]) -> None:
     assert BM25().search(stored["-storeRaw"], [Query("1", "texts")])["1"][0].id == "1"
     prints = {open_collection(f"lucene:{folder}").fingerprint() for folder in stored.values()}
     assert len(prints) == 3
-
-
-BUILD = """
-import os, sys
-from rerank.collections.files import FilesFolder
-from rerank.retrieval import build_index
-class Noted(FilesFolder):
-    def documents(self):
-        with open(sys.argv[2], "a") as notes:
-            notes.write("read\\n")
-        return super().documents()
-collection = Noted(sys.argv[1])
-collection.name = f"name {os.getpid()}"  # as another split of the same documents has
-collection.fingerprint()
-print("ready", flush=True)
-sys.stdin.readline()
-print(build_index(collection))
-"""
-
-
-@pytest.mark.slow
-def test_processes_that_start_together_build_one_index(tmp_path: Path, home: Path, fruit: Collection) -> None:
-    words = [sys.executable, "-c", BUILD, fruit.name.partition(":")[2], str(tmp_path / "notes")]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:  # before any is waited for
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    indexes = {process.communicate(timeout=200)[0] for process in processes}
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    assert len(indexes) == 1
-    assert (tmp_path / "notes").read_text() == "read\n"
-    assert [str(path) for path in (home / "indexes").iterdir()] == [indexes.pop().strip()]
 
 
 def test_retrieve_refuses_an_index_with_an_id_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

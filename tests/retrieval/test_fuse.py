@@ -8,26 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerank.retrieval.fuse import K, Pool, fuse, reciprocal_ranks
-from rerank.retrieval.runs import Run, Scored
-
-scores = st.lists(st.integers(-50, 50), min_size=1, max_size=8, unique=True)
-
-
-def ranking(values: list[int], order: list[int] | None = None) -> Run:
-    return {"q": [Scored(f"d{i}", float(values[i])) for i in order or range(len(values))]}
-
-
-@given(scores, st.integers(1, 9), st.integers(-9, 9), st.randoms())
-def test_scale_shift_and_order_of_a_run_do_not_matter(values: list[int], scale: int, shift: int, rng: object) -> None:
-    order = list(range(len(values)))
-    rng.shuffle(order)  # type: ignore[attr-defined]
-    moved = ranking([scale * value + shift for value in values], order)
-    found = {scored.id: scored.score for scored in fuse([ranking(values), moved])["q"]}
-    alone = {scored.id: scored.score for scored in fuse([ranking(values)])["q"]}
-    assert found == pytest.approx(alone, abs=1e-9)
-    best = [scored.id for scored in fuse([moved])["q"]]
-    assert best == [f"d{i}" for i in np.argsort([-value for value in values])]
-
+from rerank.retrieval.runs import Scored
 
 IDS = st.sampled_from([f"d{i}" for i in range(12)])
 RANKING = st.lists(IDS, unique=True, max_size=8)

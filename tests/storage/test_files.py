@@ -133,23 +133,6 @@ def test_standard_output_is_written_to(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize(
-    "appears",
-    [
-        pytest.param(Path.mkdir, id="empty folder"),
-        pytest.param(lambda path: (path / "b").mkdir(parents=True), id="folder"),
-        pytest.param(Path.touch, id="file"),
-    ],
-)
-def test_atomic_folder_refuses_a_folder_that_appears_meanwhile(tmp_path: Path, appears) -> None:
-    path = tmp_path / "folder"
-    with pytest.raises(UserError, match="folder: exists already"), atomic_folder(path) as folder:
-        (folder / "a").touch()
-        appears(path)
-    assert not (path / "a").exists()
-    assert os.listdir(tmp_path) == ["folder"]
-
-
 def test_atomic_write_refuses_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is a folder"), atomic_write(tmp_path / "."):
         pass
