@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +26,17 @@ LEAST = 0.1
 """Share of the queries of which a file has to say something; with less, it is of another collection."""
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """Numbers of candidates, of lists with some, and of added candidates that a column covers, each with its total."""
-
-    candidates: tuple[int, int]
-    queries: tuple[int, int]
-    added: tuple[int, int]
-
-    @classmethod
-    def of(cls, store: Store, values: Array) -> Coverage:
-        """Count a column's numbers, ``[T, C]``, added candidates included."""
-        known, added = ~np.isnan(values).all(axis=1), store.added_rows
-        return cls(
-            (int((known & ~added).sum()), int((~added).sum())),
-            (len(np.unique(store.query[known & ~added])), len(np.unique(store.query[~added]))),
-            (int((known & added).sum()), int(added.sum())),
-        )
-
-    def __str__(self) -> str:
-        named = {"candidates": self.candidates, "queries": self.queries, "added documents": self.added}
-        return ", ".join(f"{known} of {all} {what}" for what, (known, all) in named.items() if all) or "no candidates"
+def log_coverage(store: Store, name: str, done: bool = False) -> None:
+    """Log how many candidates a column has numbers for; ``done`` if it was there already."""
+    known, added = ~np.isnan(store.entry(name).values).all(axis=1), store.added_rows
+    text = f"{known[~added].sum()} of {(~added).sum()} candidates"
+    if added.any():
+        text += f", {known[added].sum()} of {added.sum()} added documents"
+    log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", text)
 
 
-def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict[str, Coverage]:
-    """Add columns of scores from run files (see `read_run`), by column name, and return what each of them covers.
+def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> None:
+    """Add columns of scores from run files (see `read_run`), by column name.
 
     All are read before the first column is written. A column that exists already, made from the same file, stays as it
     is, so that the same call finishes what was killed.
@@ -68,10 +53,8 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> dict
     found = {name: read_column(every, path) for name, path in files.items() if name not in done}
     for name, values in found.items():
         store.add_column(name, values, made=made[name])
-    coverage = {name: Coverage.of(store, store.entry(name).values) for name in files}
-    for name, covered in coverage.items():
-        log.info("%s: column %s%s: %s", store, name, ", there already" if name in done else "", covered)
-    return coverage
+    for name in files:
+        log_coverage(store, name, name in done)
 
 
 def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
@@ -97,7 +80,8 @@ def read_column(every: Lists, path: str | Path) -> Array:
     known = np.flatnonzero(rows >= 0)
     values = np.full(len(store.document), np.nan, dtype=np.float32)
     values[rows[known]] = run.scores[known]
-    told, all = Coverage.of(store, values[:, None]).queries
+    whole = ~store.added_rows
+    told, all = (len(np.unique(store.query[some])) for some in (whole & ~np.isnan(values), whole))
     if told < LEAST * all or not told:
         query, document = (store.table(name).column(0)[:1].to_pylist() for name in ("queries", "documents"))
         raise UserError(

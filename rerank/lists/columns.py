@@ -123,8 +123,6 @@ def as_column(name: str, block: Array) -> Array:
     """Convert numbers to ``[n, C]`` float32; refuse infinite ones, and different ones that become equal."""
     with np.errstate(over="ignore"):
         values = np.asarray(block, dtype=np.float32)
-    if not values.ndim:
-        raise UserError(f"column {name}: expected an array, or blocks of one, not {block!r} by itself")
     if np.asarray(block).dtype.kind in "iu" and len(np.unique(block)) > len(np.unique(values)):
         raise UserError(f"column {name}: whole numbers that are one in float32; rescale it, such as by rank()")
     if np.isinf(values).any():

@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
-from rerank.lists.add import Coverage, is_there
+from rerank.lists.add import is_there, log_coverage
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
@@ -16,7 +16,6 @@ from rerank.models.contract import hash_model
 from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines
 from rerank.models.weights import find_model
-from rerank.progress import log
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.shared import check_scoring, placed, score_shared
 from rerank.scoring.together import group, together
@@ -33,7 +32,7 @@ def add_model(
     in_sample: bool = False,
     interpolate: bool = True,
     instruction: str | None = None,
-) -> Coverage:
+) -> None:
     """Score all candidates of a lists folder with a trained model, added ones included, into a column.
 
     Processes (``torchrun``) share the lists.
@@ -59,7 +58,7 @@ def add_model(
             with together():
                 if main:
                     store.add_column(name, values, made=made)
-    return _covered(store, name, done)
+    log_coverage(store, name, done)
 
 
 def run_name(model: str | Path) -> str:
@@ -88,7 +87,7 @@ def cosine_name(model: str | Path) -> str:
 
 def add_cosines(
     folder: str | Path, model: str | Path, name: str | None = None, *, precision: Precision = "auto"
-) -> Coverage:
+) -> None:
     r"""Add the cosine :math:`u_q \cdot v_d` of query and document by an embedding model, for all candidates.
 
     Every distinct document is encoded once, added ones included.
@@ -100,12 +99,6 @@ def add_cosines(
     encoder = Embedder(str(model), precision)
     made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
     with exclusive_lock(store.column_path(name), wait=True):
-        if not is_there(store, name, made):
+        if not (done := is_there(store, name, made)):
             store.add_column(name, cosines(Lists.of(store).with_added(), encoder), made=made)
-    return _covered(store, name)
-
-
-def _covered(store: Store, name: str, done: bool = False) -> Coverage:
-    covered = Coverage.of(store, store.entry(name).values)
-    log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", covered)
-    return covered
+    log_coverage(store, name, done)

@@ -122,11 +122,10 @@ def test_add_runs_reads_every_format(tmp_path: Path, kind: str, shuffled: bool) 
     frame = frame_of(lists)
     frame = frame.sample(frac=1, random_state=0) if shuffled else frame
     WRITERS[kind](frame, tmp_path / f"x.{kind}")
-    coverage = add_runs(tmp_path / "lists", {"teacher": tmp_path / f"x.{kind}"})["teacher"]
+    add_runs(tmp_path / "lists", {"teacher": tmp_path / f"x.{kind}"})
     expected = lists.to_dataframe()[["query_id", "doc_id"]].merge(frame, how="left", on=["query_id", "doc_id"])
     found = Lists.open(tmp_path / "lists").column("teacher")
     np.testing.assert_allclose(found, expected["score"].astype(np.float32), rtol=1e-6)
-    assert coverage.candidates == (-(-lists.size // 2), lists.size)
 
 
 def test_add_resumes_and_drops_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

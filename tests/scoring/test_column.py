@@ -44,15 +44,14 @@ def cross_encoder(tiny_model: Path, tmp_path: Path) -> Path:
 
 def test_add_model_writes_the_scores_of_all_candidates(cross_encoder: Path, tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
-    covered = add_model(tmp_path / "lists", cross_encoder)
+    add_model(tmp_path / "lists", cross_encoder)
     every = lists.with_added()
     model = CrossEncoder.load(cross_encoder)
     stored = Lists.open(tmp_path / "lists")
     np.testing.assert_allclose(
         stored.with_added().column("x.v1"), score_lists(model, model.inputs(every), every), rtol=0, atol=1e-5
     )
-    assert covered.added == (int(lists.store.added.sum()),) * 2 and lists.store.added.any()
-    assert add_model(tmp_path / "lists", cross_encoder) == covered, "it is there already"
+    assert lists.store.added.any()
     assert sorted(path.name for path in (tmp_path / "lists" / "columns").iterdir()) == ["bm25.arrow", "x.v1.arrow"]
 
 
