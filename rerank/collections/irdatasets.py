@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ class IrDataset:
     def __init__(self, name: str, fields: Sequence[str] | None = None):
         import ir_datasets
 
+        logging.getLogger("ir_datasets").addFilter(_is_news)
         self.name, self.fields = name, fields
         self._dataset: Any = ir_datasets.load(name)
         if fields and self._dataset.has_docs():
@@ -90,6 +92,11 @@ class IrDataset:
                 urls = [mirror.url for mirror in download.mirrors if hasattr(mirror, "url")] + terms
                 found[place] = Path(place), download._size_hint, urls[0] if urls else "its authors"
         return list(found.values())
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drop failed downloads, up to 900 characters each, which become one error."""
+    return not record.getMessage().lower().startswith(("download error", "download failed"))
 
 
 def _downloads(handler: Any, place: Path | None = None) -> Iterator[tuple[Any, Path | None]]:
