@@ -139,16 +139,13 @@ def test_build_lists_leaves_out_unknown_queries(tmp_path: Path, caplog: pytest.L
     ("words", "said"),
     [
         (["--run", "x=A", "x=B"], "b.trec: there is a column 'x' already, of "),
-        (["--run", "A", "--run", "A"], "a.trec: there is a column 'a' already"),
         (["--run", "A", "B", "--order", "c"], "order: no column 'c'"),
         (["--run", "A", "--order", "rrf"], "order: no column 'rrf'"),
-        (["--order", "splade"], "order: no column 'splade'"),
         (["--run", "rrf=A", "B"], "a run is called 'rrf'"),
         (["--run", "bm25=A", "--bm25"], "run: BM25's column is called bm25, too"),
         (["--run", "no such.trec"], "no such.trec: no such file"),
         (["--run", "x="], "x=: no such file"),
         (["--run", "../x=A"], "column '../x': a name has letters"),
-        (["--run", "bm25=A", "--k1", "1.2"], "run: BM25's column is called bm25, too"),
     ],
 )
 def test_retrieve_refuses_bad_runs_before_any_work(
