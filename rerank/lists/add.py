@@ -29,9 +29,9 @@ LEAST = 0.1
 def log_coverage(store: Store, name: str, done: bool = False) -> None:
     """Log how many candidates a column has numbers for; ``done`` if it was there already."""
     known, added = ~np.isnan(store.entry(name).values).all(axis=1), store.added_rows
-    text = f"{known[~added].sum()} of {(~added).sum()} candidates"
+    text = f"{(known & ~added).sum()} of {(~added).sum()} candidates"
     if added.any():
-        text += f", {known[added].sum()} of {added.sum()} added documents"
+        text += f", {(known & added).sum()} of {added.sum()} added documents"
     log.info("%s: column %s%s: %s", store, name, ", there already" if done else "", text)
 
 
