@@ -67,10 +67,11 @@ class Worker:
         self._stopping = True
         self._send(signal.SIGTERM)
 
-    def end(self) -> None:
-        """Kill the process."""
-        self._stopping = True
-        self._send(signal.SIGKILL)
+    def end(self, kill: bool) -> None:
+        """End the process, in the middle of a job only by a kill."""
+        if kill:
+            self._stopping = True
+            self._send(signal.SIGKILL)
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -120,11 +121,11 @@ class Workers:
         count: jobs that are done at the same time.
         do: does a job.
         ask_to_stop: lets jobs under way stop.
-        end: cleans up.
+        end: cleans up; its argument is true if jobs under way have to be killed.
     """
 
     def __init__(
-        self, count: int, do: Callable[[Job], Reply], ask_to_stop: Callable[[], None], end: Callable[[], None]
+        self, count: int, do: Callable[[Job], Reply], ask_to_stop: Callable[[], None], end: Callable[[bool], None]
     ) -> None:
         self._threads = ThreadPoolExecutor(count)
         self._do, self.ask_to_stop, self._end = do, ask_to_stop, end
@@ -132,9 +133,9 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._end()
+        self._end(kind is not None)
         self._threads.shutdown()
 
     def submit(self, job: Job) -> Future[Reply]:
@@ -158,11 +159,15 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
         finally:
             free.put(worker)
 
-    def each(method: Callable[[Worker], None]) -> None:
+    def ask_to_stop() -> None:
         for worker in workers:
-            method(worker)
+            worker.ask_to_stop()
 
-    return Workers(len(workers), do, lambda: each(Worker.ask_to_stop), lambda: each(Worker.end))
+    def end(kill: bool) -> None:
+        for worker in workers:
+            worker.end(kill)
+
+    return Workers(len(workers), do, ask_to_stop, end)
 
 
 def environments(jobs: int | None, cores: int, gpus: list[str]) -> list[dict[str, str]]:

@@ -61,7 +61,11 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
         for reference in running:
             ray.cancel(reference)  # the cell resumes from its last checkpoint
 
-    return Workers(jobs or 1024, do_there, cancel, (lambda: None) if connected else ray.shutdown)
+    def end(_: bool) -> None:
+        if not connected:
+            ray.shutdown()
+
+    return Workers(jobs or 1024, do_there, cancel, end)
 
 
 def connect(address: str) -> None:
