@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ def make_card(
     contract: Mapping[str, Any],
     name: str,
     base: Path | None = None,
+    datasets: Sequence[str] = (),
     config: Mapping[str, Any] | None = None,
     results: Results | None = None,
     lists: Mapping[str, str] | None = None,
@@ -45,6 +46,7 @@ def make_card(
         contract: the content of ``rerank.json``.
         name: the model's name.
         base: the folder of the model that it was made from.
+        datasets: names on the hub of the data sets that it was trained on.
         config: the configuration of the training run.
         results: measures of the run, next to the first stage.
         lists: a description of the run's lists by split.
@@ -74,6 +76,7 @@ def make_card(
         pipeline_tag="text-ranking" if text else None,
         tags=["rerank", "reranker", "learning-to-rank", *["cross-encoder"] * text, *[f"loss:{loss}"] * bool(loss)],
         base_model=original if _on_hub(original) else None,
+        datasets=list(datasets) or None,
         model_name=name if evaluated else None,
         eval_results=evaluated or None,
         **_inherited(base),
@@ -111,6 +114,20 @@ def write_card(folder: Path, card: ModelCard, weights: Mapping[str, Any] | None 
     """Write a model's card, with the interpolation weights that its ranker uses."""
     with atomic_write(folder / CARD) as file:
         file.write(with_interpolation(f"{str(card).rstrip()}\n", weights))
+
+
+def dataset_of(collection: str) -> list[str]:
+    """Return the name on the hub of a data set; collections of ir_datasets are there under ``irds``.
+
+    >>> dataset_of("beir/scifact/train"), dataset_of("tomaarsen/gooaq-hard-negatives:train"), dataset_of("beir:scifact")
+    (['irds/beir_scifact_train'], ['tomaarsen/gooaq-hard-negatives'], [])
+    """
+    import ir_datasets
+
+    if collection in ir_datasets.registry:
+        return [f"irds/{collection.replace('/', '_')}"]
+    name, split, _ = collection.partition(":")
+    return [name] if split and _on_hub(name) else []
 
 
 def with_interpolation(card: str, weights: Mapping[str, Any] | None) -> str:

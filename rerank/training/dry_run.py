@@ -1,9 +1,11 @@
-"""Cost of a training run: documents or tokens to read, and the time on this device by a measured step."""
+"""Cost of a training run: documents and tokens to read, and the time on this device by a measured step."""
 
 from __future__ import annotations
 
 import json
 import logging
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -13,10 +15,13 @@ import numpy as np
 
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
+from rerank.models.base import Model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import duration, log
-from rerank.training.batches import Batches
+from rerank.scoring.shared import score_shared
+from rerank.storage.arrow import Array
+from rerank.training.batches import Batches, ListSample
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.fingerprint import resolve
 from rerank.training.fit import as_yaml
@@ -42,33 +47,31 @@ def dry_run(config: TrainConfig, output: str) -> str:
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
     RunFolder(output, resolve(config, splits), "").check()
-    train, validation, test = splits.train, splits.validation, splits.test if config.test else None
+    test = splits.test if config.test else None
     if isinstance(config.model, Trees):
-        for lists in filter(None, (train, validation, test)):
-            config.model.check(lists)
-        return f"training: {_listed(train)}; trees read all of them in every round, which is not timed"
-    measured = validation or test
-    few = measured and measured.select(slice(0, 1 + int(np.searchsorted(measured.offsets[1:], SCORED))))
-    trainer, step_seconds, scoring_seconds = _trial(config, train, few)
+        for some in filter(None, (splits.train, splits.validation, test)):
+            config.model.check(some)
+        return f"training: {_listed(splits.train)}; trees read all of them in every round, which is not timed"
+    step, batch, batches, count = _timed_step(config, splits.train)
     unit = "tokens" if isinstance(config.model, CrossEncoder) else "documents"
-
-    def cost(lists: Lists, rows: slice | np.ndarray = slice(None)) -> int:
-        return int(trainer.model.inputs(lists).lengths(lists.row_numbers[rows]).sum())
-
-    batches = Batches(train, trainer.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed)
-    counted, steps = list(islice(batches.epoch(0), COUNTED)), batches.steps_per_epoch * config.epochs
-    trained = cost(train, np.concatenate([sample.rows for batch in counted for sample in batch]))
-    trained = round(trained * steps / len(counted))
-    lines = [f"training: {_listed(train)}, {steps:,} steps over {config.epochs} epochs: {trained:,} {unit}"]
-    _, second = trainer.batches.epoch(0)
-    step = cost(train, np.concatenate([sample.rows for sample in second]))
-    lines.append(f"measured here: a step of {len(second)} lists, {step:,} {unit}, in {step_seconds:.3g} s")
-    training, scoring = step_seconds * trained / step, 0.0
-    for name, some, times in (("validation", validation, config.epochs + 1), ("test", test, 2 if validation else 1)):
-        if some is not None and few is not None:
-            scored = times * cost(some)
-            lines.append(f"{name}: {_listed(some)}, scored {times} times: {scored:,} {unit}")
-            scoring += scoring_seconds * scored / cost(few)
+    parts = _size(config.model, splits.train, batches)
+    trained = parts * count / len(batches)
+    lines = [f"training: {_listed(splits.train)}, {count:,} steps over {config.epochs} epochs: {_text(trained, unit)}"]
+    scored = np.zeros(2)
+    for name, lists, times in (("validation", splits.validation, config.epochs + 1), ("test", test, 2)):
+        if lists is not None:
+            times = 1 if splits.validation is None else times
+            whole = times * _size(config.model, lists, [[_whole(lists)]])
+            lines.append(f"{name}: {_listed(lists)}, scored {times} times: {_text(whole, unit)}")
+            scored += whole
+    few = _some(splits.validation or test or splits.train)
+    seconds, size = _timed_scoring(config, few), _size(config.model, few, [[_whole(few)]])
+    own = _size(config.model, splits.train, [batch])
+    lines.append(
+        f"measured here: a step of {len(batch)} lists, {_text(own, unit)}, in {step:.3g} s; "
+        f"{_text(size, unit)} scored in {seconds:.3g} s"
+    )
+    training, scoring = step * trained[1] / own[1], seconds * scored[1] / size[1]
     lines.append(
         f"estimate: {duration(training)} of training, {duration(scoring)} of scoring, "
         f"{(training + scoring) / 3600:.2g} hours on this device"
@@ -76,22 +79,57 @@ def dry_run(config: TrainConfig, output: str) -> str:
     return "\n".join(lines)
 
 
-def _trial(config: TrainConfig, train: Lists, few: Lists | None) -> tuple[Trainer, float, float]:
-    """Train for two steps; return the trainer, the seconds of the second step and those of scoring a few lists."""
+def _timed_step(config: TrainConfig, train: Lists) -> tuple[float, list[ListSample], list[list[ListSample]], int]:
+    """Make two steps; return the seconds of the second, its batch, some batches of an epoch and the number of steps."""
     trial = replace(config, epochs=1, steps_per_epoch=2, patience=None, select_epoch_by=None, tracker=[])
     level = log.level
-    log.setLevel(logging.ERROR)
+    log.setLevel(logging.WARNING)
     try:
         with TemporaryDirectory() as folder:
-            trainer = Trainer(trial, Splits(train, few, None), RunFolder(Path(folder) / "run", {}, as_yaml(trial)))
+            trainer = Trainer(trial, Splits(train, None, None), RunFolder(Path(folder) / "run", {}, as_yaml(trial)))
             trainer.run()
-            lines = [json.loads(line) for line in (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()]
+            lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
     finally:
         log.setLevel(level)
-    first, second = (len(batch) for batch in trainer.batches.epoch(0))
-    step = (first + second) / lines[1]["lists/s"] - first / lines[0]["lists/s"]
-    return trainer, step, lines[2].get("seconds", 0.0)
+    usable, sampler, seed = trainer.usable, config.sampler, config.seed
+    first, second = Batches(train, usable, sampler, config.batch_size, 2, seed).epoch(0)
+    rates = [json.loads(line)["lists/s"] for line in lines[:2]]
+    seconds = (len(first) + len(second)) / rates[1] - len(first) / rates[0]
+    batches = Batches(train, usable, sampler, config.batch_size, config.steps_per_epoch, seed)
+    return seconds, second, list(islice(batches.epoch(0), COUNTED)), batches.steps_per_epoch * config.epochs
+
+
+def _timed_scoring(config: TrainConfig, lists: Lists) -> float:
+    """Score lists twice; return the seconds of the second time."""
+    precision = "auto" if config.precision == "fp16" else config.precision
+    score_shared(config.model, lists, precision=precision, budget=config.token_budget)
+    started = time.perf_counter()
+    score_shared(config.model, lists, precision=precision, budget=config.token_budget)
+    return time.perf_counter() - started
+
+
+def _some(lists: Lists) -> Lists:
+    """Take the first lists with enough candidates to time."""
+    return lists.select(slice(0, 1 + int(np.searchsorted(lists.offsets[1:], SCORED))))
+
+
+def _whole(lists: Lists) -> ListSample:
+    return ListSample(0, np.arange(lists.size), 0)
+
+
+def _size(model: Model, lists: Lists, batches: Sequence[Sequence[ListSample]]) -> Array:
+    """Count the documents and the tokens of batches, ``[2]``; a feature vector counts as one token."""
+    rows = np.concatenate([sample.rows for batch in batches for sample in batch])
+    tokens = len(rows)
+    if isinstance(model, CrossEncoder):
+        tokens = int(model.inputs(lists).lengths(lists.row_numbers[rows]).sum())
+    return np.array([len(rows), tokens], dtype=float)
 
 
 def _listed(lists: Lists) -> str:
     return f"{len(lists):,} lists of {lists.size:,} candidates"
+
+
+def _text(size: Array, unit: str) -> str:
+    documents, tokens = size
+    return f"{documents:,.0f} documents" + (f" with {tokens:,.0f} tokens" if unit == "tokens" else "")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import torch
 
 from rerank.errors import UserError, one_line
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from accelerate.utils import FullyShardedDataParallelPlugin
 
+    from rerank.training.config import TrainConfig
 
 PATIENCE = timedelta(hours=2)
 """Time that a process waits for another, which may be the only one to measure and to write."""
@@ -108,6 +111,48 @@ def chosen_precision(configured: Precision, bf16: bool = True) -> tuple[Precisio
     if chosen == "fp16" and device.type == "cpu":
         raise UserError(f"{source}: fp16 needs a GPU, and there is none; use bf16 or fp32")
     return chosen, why if switch == "no" else source
+
+
+def micro_batch_size(config: TrainConfig, processes: int) -> int | None:
+    """Compute the lists per micro-batch from the configured or launched number of accumulation steps.
+
+    Raises:
+        UserError: ``micro_batch_size`` is configured as well, or configuration and launcher differ.
+    """
+    launched, configured = launched_accumulation_steps(), config.gradient_accumulation_steps
+    if launched is not None and configured not in (None, launched):
+        raise UserError(
+            f"gradient_accumulation_steps: {configured} contradicts accelerate launch "
+            f"--gradient_accumulation_steps {launched}; give one of them"
+        )
+    steps = configured or launched
+    if steps is None:
+        return config.micro_batch_size
+    if config.micro_batch_size is not None:
+        raise UserError(
+            f"micro_batch_size: {config.micro_batch_size} and gradient_accumulation_steps: {steps} both cut the batch; "
+            "give one of them"
+        )
+    return max(1, -(-config.batch_size * config.sampler.queries // (processes * steps)))
+
+
+def launched_accumulation_steps() -> int | None:
+    """Find ``--gradient_accumulation_steps`` of ``accelerate launch``; None if it was not given.
+
+    Accelerate exports the switch to DeepSpeed only, so that it is read from the command line of the launcher, which is
+    our parent process.
+    """
+    if "ACCELERATE_MIXED_PRECISION" not in os.environ:
+        return None
+    try:
+        parent = psutil.Process().parent()
+        words = [] if parent is None else [word for line in parent.cmdline() for word in line.split("=", 1)]
+    except psutil.Error:
+        return None
+    for word, value in pairwise(words):
+        if word.replace("-", "_") == "__gradient_accumulation_steps":
+            return int(value)
+    return None
 
 
 def describe_batch(processes: int, lists: int, micro: int | None, budget: int, precision: str) -> str:

@@ -7,10 +7,12 @@ import math
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +23,7 @@ import yaml
 
 import rerank
 from rerank.errors import UserError
-from rerank.models.card import make_card, write_card
+from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.contract import INTERPOLATION, add_to_contract, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
@@ -47,7 +49,7 @@ TEST_RUN = "test.trec"
 """The best model's run over the test lists."""
 
 ENVIRONMENT = "environment.json"
-"""Command, packages and hardware of the last start, and its seconds."""
+"""Command, code, packages and hardware of the last start, and its seconds."""
 
 CHECKPOINTS = "checkpoints"
 """Folder from which an interrupted run resumes."""
@@ -129,7 +131,8 @@ class RunFolder:
         data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
         config = yaml.safe_load(self.config)
         contract, base = read_contract(self.best), getattr(model, "folder", None)
-        card = make_card(contract, self.path.name, base, config, results, data)
+        datasets = dataset_of(splits.train.store.manifest["collection"]["name"])
+        card = make_card(contract, self.path.name, base, datasets, config, results, data)
         write_card(self.best, card, contract.get(INTERPOLATION))
         if splits.test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
@@ -175,12 +178,13 @@ def _describe(lists: Lists) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Collect command, packages and hardware."""
+    """Collect command, code, packages and hardware."""
     cpu = Path("/proc/cpuinfo")
     name = re.search(r"(?m)^model name\s*:\s*(.+)$", cpu.read_text()) if cpu.is_file() else None
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
+        "git": git_commit(Path(rerank.__file__).parent),
         "python": platform.python_version(),
         "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
         "system": f"{platform.system()} {platform.machine()}",
@@ -189,3 +193,13 @@ def environment() -> dict[str, Any]:
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
     }
+
+
+@cache
+def git_commit(folder: Path) -> str | None:
+    """Return the commit of the checkout around a folder, with ``-dirty`` if its files changed; None without one."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -32,7 +32,7 @@ from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, register_state, save_checkpoint
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.forward import ScoringModule, has_unused_parameters, tokens_that_fit
-from rerank.training.launch import agree, chosen_precision, describe_batch, make_accelerator
+from rerank.training.launch import agree, chosen_precision, describe_batch, make_accelerator, micro_batch_size
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets, check_sampler
@@ -163,7 +163,7 @@ class Trainer:
                     limits.token_budget = min(limits.token_budget, limits.full_tokens)
             agree(limits, self.accelerator)
         processes = self.accelerator.num_processes
-        size, backend = config.micro_batch_size, self.accelerator.state.dynamo_plugin.backend.value.lower()
+        size, backend = micro_batch_size(config, processes), self.accelerator.state.dynamo_plugin.backend.value.lower()
         how = [self.precision, *["sharded"] * self.accelerator.is_fsdp2, *[backend] * (backend != "no")]
         log.info("%s", describe_batch(processes, self.batches.batch_size, size, limits.token_budget, ", ".join(how)))
         return GradientAccumulator(self.accelerator, self.forward, inputs, self.targets, limits, size, config.gradient)

@@ -111,13 +111,16 @@ license: apache-2.0
 """
 
 
-def test_training_card_has_the_metadata_of_its_base(tmp_path: Path, tiny_model: Path) -> None:
+def test_training_card_has_the_metadata_of_its_base_and_its_data(tmp_path: Path, tiny_model: Path) -> None:
     base = Path(shutil.copytree(tiny_model, tmp_path / "base"))
     (base / "README.md").write_text(CARD)
     lists = make_lists(tmp_path / "lists")
+    manifest = lists.store.folder / "manifest.json"  # type: ignore[operator]
+    manifest.write_text(manifest.read_text().replace(lists.store.manifest["collection"]["name"], "beir/scifact/train"))
     run = train_text(lists.store.folder, base, tmp_path / "run", "--monitor=nDCG", "--data.validation_fraction=0.2")  # type: ignore[arg-type]
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.license == "apache-2.0" and card.data.language == "de"
+    assert card.data.datasets == ["irds/beir_scifact_train"]
     assert card.data.to_dict()["model-index"][0]["results"][0]["task"] == {"type": "text-ranking"}
 
 

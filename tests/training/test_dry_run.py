@@ -41,16 +41,16 @@ def test_dry_run_counts_documents_and_tokens(
     before = contents(tiny_model)
     assert main(words_of(place, tmp_path / "run", *options)) == 0
     assert not (tmp_path / "run").exists() and contents(tiny_model) == before
-    training, measured, validation, test, estimate = capsys.readouterr().out.splitlines()
+    training, validation, test, measured, estimate = capsys.readouterr().out.splitlines()
     network = CrossEncoder(str(tiny_model), document_length=24)
     train = Lists.open(place / "a")
     usable = [labels.max() > labels.min() for labels in np.split(train.grades, train.offsets[1:-1])]
     seen = train.select(np.array(usable))
     tokens = int(network.inputs(train).lengths(seen.row_numbers).sum())
     steps = -(-len(seen) // 4) * 3
-    assert f"{steps} steps over 3 epochs: {3 * tokens:,} tokens" in training
-    assert "60 candidates, scored 4 times: " in validation and "60 candidates, scored 2 times: " in test
-    assert re.search(r"a step of 4 lists, \d+ tokens, in [\d.e-]+ s", measured)
+    assert f"{steps} steps over 3 epochs: {3 * seen.size} documents with {3 * tokens:,} tokens" in training
+    assert "scored 4 times: 240 documents" in validation and "scored 2 times: 120 documents" in test
+    assert re.search(r"a step of 4 lists, 16 documents with \d+ tokens, in [\d.e-]+ s; 60 documents", measured)
     assert estimate.startswith("estimate: ") and estimate.endswith(" hours on this device")
 
 

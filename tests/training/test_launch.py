@@ -6,16 +6,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from accelerate.utils import write_basic_config
 
 from rerank.errors import UserError
+from rerank.lists.data import ListsData
+from rerank.losses import ListNet
+from rerank.models.vectors.mlp import MLP
 from rerank.scoring.together import group, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
-from rerank.training.launch import agree, chosen_precision, make_accelerator
+from rerank.training.config import TrainConfig
+from rerank.training.launch import agree, chosen_precision, make_accelerator, micro_batch_size
 from tests.builders import write_features
 from tests.conftest import ROOT
 from tests.forked import fork, ranks
@@ -52,6 +57,44 @@ def test_precision_raises_when_it_cannot_be_had(
         chosen_precision(configured)  # type: ignore[arg-type]
 
 
+def config(**settings: Any) -> TrainConfig:
+    return TrainConfig(ListsData("lists"), MLP(hidden=[4]), ListNet(), batch_size=16, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "launched", "processes", "size"),
+    [
+        ({}, None, 2, None),
+        ({"micro_batch_size": 3}, None, 2, 3),
+        ({"gradient_accumulation_steps": 4}, None, 2, 2),
+        ({}, 4, 1, 4),
+        ({"gradient_accumulation_steps": 4}, 4, 1, 4),
+        ({"gradient_accumulation_steps": 3}, None, 1, 6),
+        ({}, 100, 2, 1),
+    ],
+)
+def test_accumulation_steps_cut_the_batch(
+    settings: dict[str, int], launched: int | None, processes: int, size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: launched)
+    assert micro_batch_size(config(**settings), processes) == size
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: 2 contradicts .*_steps 4"),
+        ({"micro_batch_size": 2}, "micro_batch_size: 2 and gradient_accumulation_steps: 4 both cut the batch"),
+    ],
+)
+def test_accumulation_steps_raise_when_settings_differ(
+    settings: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: 4)
+    with pytest.raises(UserError, match=said):
+        micro_batch_size(config(**settings), 1)
+
+
 def test_unknown_trackers_raise(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^accelerate: Unsupported logging capability: nonsense"):
         make_accelerator("fp32", tmp_path, ["nonsense"])
@@ -86,15 +129,7 @@ def launched(launcher: list[str], folder: Path, *words: str) -> subprocess.Compl
     """Train a small network by a command of its own."""
     features = write_features(folder / "train.txt")
     command = [sys.executable, "-m", *launcher, "--data=LetorData", f"--data.train={features}", "--model=MLP"]
-    command += [
-        "--model.hidden=[4]",
-        "--loss=ListNet",
-        "--batch_size=8",
-        "--micro_batch_size=2",
-        "--steps_per_epoch=2",
-        "--tracker=[]",
-        *words,
-    ]
+    command += ["--model.hidden=[4]", "--loss=ListNet", "--batch_size=8", "--steps_per_epoch=2", "--tracker=[]", *words]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = [*command, f"--output={folder / 'run'}"]
     return subprocess.run(done, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
@@ -106,9 +141,10 @@ ACCELERATE += [
     "--num_processes=2",
     "--main_process_port=0",
     "--mixed_precision=bf16",
+    "--gradient_accumulation_steps=2",
 ]
 TORCHRUN = ["torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-KEYS = ["--precision=bf16"]
+KEYS = ["--precision=bf16", "--gradient_accumulation_steps=2"]
 TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
 
 
@@ -116,7 +152,7 @@ TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
 @pytest.mark.parametrize(
     ("launcher", "words", "line"),
     [
-        (["rerank", "train"], KEYS, "1 process × 4 micro-batches × 2 lists = 8 lists per step, bf16"),
+        (["rerank", "train"], KEYS, "1 process × 2 micro-batches × 4 lists = 8 lists per step, bf16"),
         ([*TORCHRUN, SCRIPT], KEYS, TWO),
         ([*ACCELERATE, SCRIPT], [], TWO),
         ([*ACCELERATE, "-m", "rerank", "train"], [], TWO),

@@ -31,6 +31,7 @@ from rerank.models.text.network import (
     load_encoder,
     positions_of,
     read_tokenizer,
+    reads_padding,
 )
 from rerank.models.text.pairs import Long, PairInputs, PairTemplate, score_rows
 from rerank.models.text.start import DEPTH, Start, last_layer, start_at_zero
@@ -42,9 +43,6 @@ from rerank.storage.files import say_once
 
 LARGEST_BUDGET = 1 << 16
 """Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
-
-READS_PADDING = ("canine", "convbert", "fnet", "mobilebert", "xlnet", "yoso")
-"""Architectures whose scores depend on padding, so that only pairs of one length are scored together."""
 
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
@@ -164,10 +162,13 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.tails = 0
         use_cheap_dropout(self.network)
         use_flat_encoder(self.network)
-        if self.network.config.model_type in READS_PADDING and self.long != "truncate":
+        self.one_length = not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer)
+        if self.one_length and self.long != "truncate":
             raise UserError(
                 f"model.long {self.long}: {self.name} reads padding, so chunks cannot be read together; choose truncate"
             )
+        if self.one_length:
+            say_once(f"{self.name}: its scores depend on padding, so only pairs of one length are read together")
 
     def _reserved(self, room: int) -> int:
         """Return the tokens to leave by default for instructions of queries."""
@@ -299,7 +300,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             self.template,
             each,
             network=self.network if reads_flat(self.network) else None,
-            one_length=self.network.config.model_type in READS_PADDING,
+            one_length=self.one_length,
             capacity=None if self.long == "truncate" else self.room - self.query_length,
             only_first=self.long == "first",
         )

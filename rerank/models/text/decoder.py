@@ -157,7 +157,7 @@ class Decoder(CrossEncoder):
         self.__dict__["adapter"] = adapter  # around the network, whose parameters have their names without it
         if self.head == "hf":
             keep_float32(network.score)
-        self.network = network
+        self.network, self.one_length = network, False
         self._join()
 
     def _read_prompt(self, model_type: str) -> None:

@@ -11,12 +11,17 @@ from pathlib import Path
 from types import MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from rerank.errors import UserError
 from rerank.models.text.modules import IDENTITY, ModularNetwork, cls_modules, load_modules, prompts_of, to_one_label
+from rerank.models.text.pairs import PairTemplate
 from rerank.storage.files import read_json
+
+PROBE = 70
+"""Tokens of the longer of two pairs that tell if padding is read: more than a window of local attention."""
 
 UNREAD = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "._weight")
 """Ends of names that files have and encoders do not: constants of older versions, DeBERTa's second embeddings."""
@@ -177,6 +182,22 @@ def knows_types(network: Any) -> bool:
     encoder = getattr(network, network.base_model_prefix)
     takes = inspect.signature(encoder.forward).parameters
     return getattr(encoder.config, "type_vocab_size", 0) > 1 and "token_type_ids" in takes
+
+
+def reads_padding(network: Any, template: PairTemplate, tokenizer: Any) -> bool:
+    """Tell if the score of a pair depends on its padding, as in FNet, whose layers know no mask."""
+    rng, size = np.random.default_rng(0), min(network.config.vocab_size, len(tokenizer))
+    words = np.setdiff1d(np.arange(size), tokenizer.all_special_ids)
+    longest = max(2, min(PROBE, positions_of(network, tokenizer)) - template.special)
+    of_query = (longest - 1) // 4 + 1
+    queries = [rng.choice(words, n) for n in (1, of_query)]
+    documents = [rng.choice(words, n) for n in (2, longest - of_query)]
+    batch = template.join(queries, documents)
+    length = int(batch["attention_mask"][0].sum())
+    with torch.no_grad():
+        padded = network(**batch).logits[0]
+        alone = network(**{name: value[:1, :length] for name, value in batch.items()}).logits[0]
+    return not torch.allclose(padded, alone, rtol=1e-4, atol=1e-5)
 
 
 def keep_float32(module: nn.Module) -> None:

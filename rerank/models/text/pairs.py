@@ -118,6 +118,12 @@ class PairTemplate:
             batch["token_type_ids"][mask] = types
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
+    def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
+        """Join and pad pairs given as token ids."""
+        lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
+        ids, types = self.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
+        return self.padded(ids, types, lengths.sum(1) + self.special)
+
 
 class PairInputs(Inputs):
     """Queries and documents as token ids without special tokens; each pair has a row for each chunk of its document.

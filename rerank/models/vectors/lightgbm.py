@@ -11,6 +11,9 @@ from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
+LONGEST = 10_000
+"""Documents of a list that LightGBM's lambdarank takes."""
+
 
 class LightGBM(Trees):
     r"""LambdaMART by LightGBM (Ke et al. 2017), or one of our losses.
@@ -82,6 +85,11 @@ class LightGBM(Trees):
             "verbosity": -1,
         }
         if not own:
+            if (longest := int(train.lengths.max(initial=0))) > LONGEST:
+                raise UserError(
+                    f"--model LightGBM: a training list has {longest:,} documents, LambdaMART takes {LONGEST:,}; "
+                    "give --loss LambdaLoss, or store lists with a smaller --depth"
+                )
             top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
             params["label_gain"] = [2**y - 1 if gain == "exp-log2" else y for y in range(top + 1)]
         data = self._data(train, params)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
+from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.vectors.boosting import Gain, Objective, Split, Trees
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Positive
 from rerank.storage.arrow import Array
+
+HIGHEST = 31
+"""Highest grade that XGBoost's exponential gain takes."""
 
 
 class XGBoost(Trees):
@@ -66,6 +70,12 @@ class XGBoost(Trees):
         }
         if not own and self.settings["objective"] == "rank:ndcg":
             params["ndcg_exp_gain"] = gain == "exp-log2"
+            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
+            if gain == "exp-log2" and top > HIGHEST:
+                raise UserError(
+                    f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
+                    "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
+                )
         data = self._data(train)
         self._sets = {"train": data}
         if validation is not None:

@@ -28,7 +28,7 @@ from rerank.models.text.prompt import Prompt
 from tests.builders import make_decoder, make_lists, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
-from tests.models.text.texts import PAIRS, draw_trained, join
+from tests.models.text.texts import PAIRS, draw_trained
 
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
 QWEN = (
@@ -130,7 +130,7 @@ def test_tokens_are_those_of_the_whole_text(qwen: Path, query: str, document: st
         encode(model.tokenizer, Side(10**6, *around), [text])[0][0]
         for around, text in zip(model.around, (query, document), strict=True)
     ]
-    found = join(model.template, [sides[0]], [sides[1]])["input_ids"][0].tolist()
+    found = model.template.join([sides[0]], [sides[1]])["input_ids"][0].tolist()
     assert model.prompt is not None
     assert found == tokens(model.tokenizer, model.prompt.filled(query, document))
 

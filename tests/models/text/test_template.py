@@ -11,7 +11,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rerank.kernels.packing import fill, pack
 from rerank.models.text.pairs import PairTemplate
 from rerank.models.weights import find_model
-from tests.models.text.texts import join
 
 TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
 WORDS = st.text("abcdefgh ", max_size=30)
@@ -23,7 +22,7 @@ def test_pairs_are_joined_as_the_tokenizer_does(pairs: list[tuple[str, str]]) ->
         [np.asarray(TOKENIZER(text, add_special_tokens=False)["input_ids"], dtype=np.int64) for text in texts]
         for texts in zip(*pairs, strict=True)
     ]
-    ours = join(PairTemplate.of(TOKENIZER), *sides)
+    ours = PairTemplate.of(TOKENIZER).join(*sides)
     theirs = TOKENIZER([q for q, _ in pairs], [d for _, d in pairs], padding=True, return_tensors="np")
     assert set(ours) == set(theirs)
     for name, array in ours.items():
@@ -37,7 +36,7 @@ def test_roberta_style_separators() -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", model_input_names=names)
     template = PairTemplate.of(tokenizer)
     assert template.types is None
-    joined = join(template, [np.array([3])], [np.array([4, 4])])
+    joined = template.join([np.array([3])], [np.array([4, 4])])
     assert joined["input_ids"].tolist() == [[0, 3, 2, 2, 4, 4, 2]]
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from rerank.models.text.pairs import PairTemplate
-from rerank.storage.arrow import Array
 from tests.builders import train
 
 PAIRS = [
@@ -35,10 +32,3 @@ def draw_trained(model: nn.Module, seed: int, part: str = "") -> None:
         for name, parameter in model.named_parameters():
             if parameter.requires_grad and part in name:
                 parameter.normal_(std=0.1)
-
-
-def join(template: PairTemplate, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
-    """Join and pad pairs given as token ids."""
-    lengths = np.array([[len(q), len(d)] for q, d in zip(queries, documents, strict=True)])
-    ids, types = template.end_to_end(np.concatenate(queries), np.concatenate(documents), lengths)
-    return template.padded(ids, types, lengths.sum(1) + template.special)

@@ -102,3 +102,27 @@ def test_predict_scores_documents_independently(kind: type[Trees], lists: Lists)
     order = np.random.default_rng(0).permutation(len(lists))
     parts = [whole[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
     np.testing.assert_array_equal(model.predict(lists.select(order)), np.concatenate(parts))
+
+
+def judged(length: int, highest: int) -> Lists:
+    grades = np.arange(length) % 2 * highest
+    return Lists.from_dataframe(
+        {"query_id": ["q"] * length, "doc_id": np.arange(length), "grade": grades, "bm25": -np.arange(length)}
+    )
+
+
+def test_begin_fails_when_a_list_is_too_long_for_lambdarank() -> None:
+    model, lists = LightGBM(columns=["bm25"], threads=1), judged(10_001, 1)
+    with pytest.raises(UserError, match=r"list has 10,001 documents.*give --loss LambdaLoss"):
+        grown(model, lists, 1)
+    grown(model, lists, 1, own=True)
+    grown(model, judged(10_000, 1), 1)
+
+
+def test_begin_fails_when_a_grade_is_too_high_for_the_exponential_gain() -> None:
+    lists = judged(50, 32)
+    with pytest.raises(UserError, match=r"grade 32 is above 31.*--monitor nDCG@10"):
+        grown(XGBoost(columns=["bm25"]), lists, 1, gain="exp-log2")
+    grown(XGBoost(columns=["bm25"]), lists, 1)
+    grown(XGBoost(columns=["bm25"], objective="rank:pairwise"), lists, 1, gain="exp-log2")
+    grown(XGBoost(columns=["bm25"]), judged(50, 31), 1, gain="exp-log2")
