@@ -1,7 +1,8 @@
-"""Read records, candidates and training examples with their texts."""
+"""Read records, candidates and training examples with their texts, from any table in one of eleven shapes."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,18 @@ PRIVATE = {"_id", "_score", *NESTED}
 TEACHER = "teacher"
 """The column that ``pos_scores`` and ``neg_scores`` become."""
 
+SHAPES = {
+    "a row per candidate": ("query_id", "query", "doc_id", "text", "grade", "score"),
+    "query, docs, labels": ("query", "docs", "labels"),
+    "anchor, positive, negative_1 … negative_n": ("anchor", "positive", "negative_1", "negative_2"),
+    "query, positive, negative": ("query", "positive", "negative"),
+    "query, pos, neg, pos_scores, neg_scores, prompt": ("query", "pos", "neg", "pos_scores", "neg_scores", "prompt"),
+    "query, positive_passages, negative_passages": ("query", "positive_passages", "negative_passages"),
+    "sentence1, sentence2, label or score": ("sentence1", "sentence2", "label", "score"),
+    "query, hits": ("query_id", "query", "hits"),
+}
+"""Columns of each shape, with which unknown ones are compared."""
+
 
 class Records(NamedTuple):
     """Candidates, a row each.
@@ -82,7 +95,7 @@ def read_records(
     name: str | None = None,
     queries: Mapping[str, str] | None = None,
 ) -> Records:
-    """Read records of any known shape as a row per candidate.
+    """Read records of any known shape (`SHAPES`) as a row per candidate.
 
     Args:
         source: see `load_frame`.
@@ -93,7 +106,7 @@ def read_records(
             candidates get empty lists.
 
     Raises:
-        UserError: unknown columns, with those that there are; or a row that is not like others.
+        UserError: unknown columns, with those that there are and the nearest shapes; or a row that is not like others.
     """
     frame, name = load_frame(source, name)
     if not len(frame):
@@ -117,10 +130,7 @@ def read_records(
         rows = _a_row_per_entry(frame, cells, named, name)
     known = list(rows.columns)
     if not all(any(one in known or field in named for field in pair for one in NAMES[field]) for pair in NEEDED):
-        raise UserError(
-            f"{name}: columns {', '.join(map(repr, there))} are of no known shape; expected a query (or query_id) with "
-            "text (or doc_id), positive and negative, or hits; name unusual columns with columns={'text': …}"
-        )
+        raise _unknown_shape(there, name)
     called = find_columns(known, _names_of(CANDIDATE), named, name)
     hidden = [field for field, column in called.items() if column != field and field in known]
     rows = rows.drop(columns=hidden).rename(columns={column: field for field, column in called.items()})
@@ -274,3 +284,15 @@ def _with_queries(records: Records, queries: Mapping[str, str] | None) -> Record
     without = {id: text for id, text in queries.items() if id not in {*ids}}
     called = {**records.called, "query": records.called.get("query", "query")}
     return records._replace(frame=records.frame.assign(query=texts)[chosen], called=called, without=without)
+
+
+def _unknown_shape(there: Sequence[str], name: str) -> UserError:
+    def likeness(shape: str) -> float:
+        ratios = (max(difflib.SequenceMatcher(None, one, other).ratio() for other in there) for one in SHAPES[shape])
+        return sum(ratios) / len(SHAPES[shape])
+
+    first, second = sorted(SHAPES, key=likeness, reverse=True)[:2]
+    return UserError(
+        f"{name}: columns {', '.join(map(repr, there))} are of no known shape; the nearest are '{first}' and "
+        f"'{second}'; name unusual columns with columns={{'text': …}}"
+    )

@@ -232,8 +232,9 @@ PAIR = {"query": "x", "text": "s"}
 REFUSED: dict[str, tuple[Any, str]] = {
     "unknown shape": (
         [{"premise": "x", "passage_list": "s"}],
-        r"columns 'premise', 'passage_list' are of no known shape; expected",
+        r"columns 'premise', 'passage_list' are of no known shape; the nearest are '.*' and '.*'",
     ),
+    "no text": ([{"query": "x", "negativ": "t"}], r"nearest are .*query, positive, negative"),
     "splits": (DatasetDict(a=Dataset.from_list([PAIR]), b=Dataset.from_list([PAIR])), r"has the splits a, b; name one"),
     "negative of no text": (
         [{"query": "x", "positive": "s", "negative": 3}],
