@@ -61,7 +61,7 @@ def checked_id(value: object, where: str) -> str:
     if len(text.split()) != 1 or text != text.strip():
         raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")
     if encodable(text) != text:
-        raise UserError(f"{where}: the id {text!r} holds half of a character (a lone surrogate), which is no text")
+        raise UserError(f"{where}: the id {text!r} has an unpaired surrogate, which is not valid text")
     return text
 
 

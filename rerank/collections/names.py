@@ -63,7 +63,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
     if OWN.fullmatch(kind):
         try:
-            own = find_class(kind, object, "no ir_datasets id")
+            own = find_class(kind, object, "not an ir_datasets id")
         except UserError as error:
             raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
         return checked_collection(own(path) if separator else own())
@@ -142,7 +142,7 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
         name: what messages call them.
 
     Raises:
-        UserError: another form, a column that is not there, or a grade that is no whole number.
+        UserError: another form, a column that is not there, or a grade that is not a whole number.
     """
     return read_qrels(given) if isinstance(given, str | Path) else qrels_of(given, columns, name)
 

@@ -118,7 +118,7 @@ class Evaluator:
 
     def __init__(self, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0") -> None:
         if empty not in get_args(Empty):
-            raise UserError(f"empty: {empty!r} is none of 'drop', '0', '1'{nearest(empty, get_args(Empty))}")
+            raise UserError(f"empty: expected drop, 0 or 1, not {empty!r}{nearest(empty, get_args(Empty))}")
         if not qrels:
             raise UserError("the qrels hold no query")
         if any(abs(grade) > HIGHEST for grades in qrels.values() for grade in grades.values()):  # trec_eval crashes

@@ -32,6 +32,7 @@ ROUNDING = 1e-12
 """Differences below this are rounding errors; measures are in [0, 1]."""
 
 PERMUTATIONS = 10_000
+"""Sign flips of the randomisation test."""
 
 ALPHA = 0.05
 """Significance level."""

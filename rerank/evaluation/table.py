@@ -22,7 +22,7 @@ from rerank.evaluation.render import (
     probability,
     queries_sentence,
 )
-from rerank.evaluation.significance import ALPHA, LEVEL, TEST_NAMES, Correction, Test
+from rerank.evaluation.significance import ALPHA, LEVEL, ROUNDING, TEST_NAMES, Correction, Test
 from rerank.html import in_markdown
 
 PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
@@ -186,7 +186,7 @@ class Table:
             for measure in self.first.measures:
                 value, found = mean[str(measure)], self.differences.get((name, str(measure)))
                 highest = max(other[str(measure)] for other in means.values())
-                best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - 1e-12
+                best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - ROUNDING
                 marked = "".join(MARKS[test] for test, p in found.p_corrected.items() if p < ALPHA) if found else ""
                 summed = measure.NAME in COUNTS - {"Judged"}
                 row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))

@@ -10,7 +10,7 @@ from rerank.evaluation import render
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.paired import paired_difference
 from rerank.evaluation.render import Section, TableCell, interval, number, plain, probability
-from rerank.evaluation.significance import TEST_NAMES
+from rerank.evaluation.significance import ROUNDING, TEST_NAMES
 from rerank.experiments.cells import Failure
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig
 from rerank.experiments.summary import Row, Summary, Value
@@ -59,7 +59,7 @@ def means(summary: Summary) -> Section:
         for measure in summary.measures:
             value = row.values[measure]
             ranked = len(summary.rows) > 1 and row.whole and measure not in counts
-            best = ranked and value.mean >= summary.best(measure) - 1e-12
+            best = ranked and value.mean >= summary.best(measure) - ROUNDING
             marked = render.MARKS[summary.config.test] if value.corrected < summary.config.level else ""
             cells.append(TableCell(_value(value), best, marked))
         rows.append(cells)

@@ -74,7 +74,7 @@ def read_column(every: Lists, path: str | Path) -> Array:
     """Read the scores of all candidates of a store from a run file, ``[T]`` float32."""
     store, run = every.store, read_run(path)
     if not len(run):
-        raise UserError(f"{path}: is empty; expected a row per query and document, with a score")
+        raise UserError(f"{path}: empty; expected a row per query and document, with a score")
     queries = pa.array(np.repeat(np.array(run.queries, dtype=object), np.diff(run.offsets)), pa.string())
     rows = _rows(every, queries, run.documents.cast(pa.string()).combine_chunks())
     known = np.flatnonzero(rows >= 0)

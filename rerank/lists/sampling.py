@@ -82,7 +82,7 @@ class Full(Sampler):
 class Random(Sampler):
     """Candidates drawn uniformly without replacement, others in every epoch (NeuralNDCG's lists of 240 documents).
 
-    A list that is no longer is taken whole. As its authors do it, candidates are drawn again while none of them is
+    A list of at most that length is taken whole. As its authors do it, candidates are drawn again while none of them is
     relevant and the list has one that is; nothing else looks at grades.
 
     >>> import numpy as np

@@ -31,7 +31,7 @@ SCHEMA = pa.schema([("ids", pa.list_(pa.int32()))])
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids of queries and documents, without special tokens; so many documents were ``truncated``."""
+    """Token ids of queries and documents, without special tokens; ``truncated`` counts documents that were cut."""
 
     queries: Ragged
     documents: Ragged

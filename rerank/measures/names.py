@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR)}
 LONGEST = 300
-"""Characters of a measure with its parameters; a number of so many digits is still a float."""
+"""Most characters of a measure with its parameters; numbers of that length are still floats."""
 
 ALIASES = {"map": "AP", "mrr": "RR", "ndcg": "nDCG", "nerr": "nERR", "precision": "P", "recall": "R", "ap": "AP"}
 ALIASES |= {"rr": "RR", "p": "P", "r": "R", "success": "Success", "hit": "Success", "hits": "Success"}

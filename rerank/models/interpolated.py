@@ -47,7 +47,7 @@ class Interpolated(RanksTexts, Model):
             them: these are computed where they are missing.
 
     Raises:
-        UserError: no columns, or weights that are no weights.
+        UserError: no columns, or invalid weights.
     """
 
     def __init__(

@@ -126,7 +126,7 @@ def write_ranker(
         cosines: what columns of cosines are made by.
 
     Raises:
-        UserError: no such model, one that is damaged, weights that are no weights, or something in the folder's place.
+        UserError: no such model, one that is damaged, invalid weights, or something in the folder's place.
     """
     from rerank.models.interpolated import checked_weights
 

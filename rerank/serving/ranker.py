@@ -162,7 +162,7 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
             raise UserError(f"{word}: there is a ranker {name!r} already; call it NAME={folder}")
         folders[name] = folder
     if not folders:
-        raise UserError("rankers: is empty; name a ranker's folder")
+        raise UserError("rankers: empty; name a ranker's folder")
     return folders
 
 

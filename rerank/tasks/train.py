@@ -96,7 +96,7 @@ def train(
     criterion = _criterion(loss)
     share, apart = (validation, None) if isinstance(validation, int | float) else (0.0, validation)
     if share and not 0 < share < 1:
-        raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; lists validate, too")
+        raise UserError(f"validation: a share must be above 0 and below 1, not {share:g}; or give validation lists")
     several = list(lists) if isinstance(lists, Sequence) and not isinstance(lists, str) else [lists]
     if not several:
         raise UserError("lists: expected one or more lists to train on")

@@ -159,7 +159,7 @@ class Objective:
 
     The gradient :math:`g_i = \partial \sum_q \ell_q / \partial s_i` is autograd's. A tree's leaf has the value
     :math:`-\eta \sum g_i / (\sum h_i + \lambda)`, so that the Hessian decides how far a step goes. That of a direct
-    metric has a diagonal of either sign, and some losses have a gradient that is no derivative, so it is not taken:
+    metric has a diagonal of either sign, and some losses have a gradient that is not a derivative, so it is not taken:
     :math:`h_i` is the mean of :math:`|g|` over all documents of these lists. A leaf is then the mean gradient of its
     documents (Friedman's gradient boosting) in units of the typical one: the learning rate means the same for every
     loss and measure. Both are divided by that mean, which changes no leaf and gives :math:`h_i = 1`: the libraries'

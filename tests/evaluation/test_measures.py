@@ -203,7 +203,7 @@ def test_bad_rankings_are_refused(ranking: list[Scored], said: str) -> None:
 def test_other_refusals() -> None:
     with pytest.raises(UserError, match="the qrels hold no query"):
         evaluate({}, {}, "AP")
-    with pytest.raises(UserError, match="'dropp' is none of 'drop', '0', '1' \\(did you mean 'drop'"):
+    with pytest.raises(UserError, match="expected drop, 0 or 1, not 'dropp' \\(did you mean 'drop'"):
         evaluate({}, {"q": {"a": 1}}, "AP", empty="dropp")  # type: ignore[arg-type]
 
 

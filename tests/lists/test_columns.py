@@ -163,7 +163,7 @@ def test_add_refuses_bad_files_in_one_line(tmp_path: Path, capsys: pytest.Captur
     row = f"{query} Q0 {document} 1 9.5 x\n"
     for name, content, message in [
         ("g.trec", row + row, r"g\.trec: query .* has document .* twice"),
-        ("h.trec", "", r"h\.trec: is empty"),
+        ("h.trec", "", r"h\.trec: empty"),
         ("l.trec", "77 Q0 MS_1 1 9.5 x\n", "0 of 12 queries only; its ids are such as '77'"),
         ("m.trec", row, "1 of 12 queries only"),
         ("n.csv", "q0,d1,2.5\nq1,d1,2\n", r"n\.csv: columns .* are of no known shape"),

@@ -104,7 +104,7 @@ def test_serve_fails_before_loading(folders: dict[str, Path], capsys: pytest.Cap
             ([text, "--port=65536"], "port: must be in [0, 65535]"),
             ([text, "--host=203.0.113.7"], "nothing can listen at"),
             ([text, text], "there is a ranker 'text' already"),
-            (["--rankers=[]"], "rankers: is empty"),
+            (["--rankers=[]"], "rankers: empty"),
             ([text, "--queue=0"], "queue: must be at least 1"),
             ([str(folders["trees"]), "--port=0", "--precision=bf16"], "precision: LightGBM scores"),
         ):

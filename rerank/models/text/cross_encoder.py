@@ -56,7 +56,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
 
     With ``start`` it begins where the first stage is: the score is ``w · z + text``, with ``z`` of a column of the
     lists, such as BM25's scores, by mean and deviation of its best candidates (:func:`rerank.lists.scaled.z_scores`).
-    The last layer of a fresh head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
+    The last layer of a randomly initialised head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
     ``text`` alone is what is saved and other libraries load; ``w``, trained with it, is in ``rerank.json``.
 
     ``save_pretrained`` and ``push_to_hub`` are those of :class:`huggingface_hub.ModelHubMixin`.
@@ -99,8 +99,9 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
                 chunks of the document: ``cls_mean`` scores the mean of their CLS vectors (CEDR, with the head ``cls``),
                 ``max``, ``sum`` and ``first`` are the best chunk's score, the sum of all, the first one's. None takes
                 the saved model's own, else ``truncate``.
-            start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A fresh head
-                starts at 0, a head that was trained is kept. None takes the saved model's own, [] the text part alone.
+            start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A randomly
+                initialised head starts at 0, a trained head stays. None takes the saved model's own, [] the text score
+                alone.
             start_weight: ``w`` before the first step, of all columns together; None takes the saved model's own for
                 these columns, else 0.25.
 

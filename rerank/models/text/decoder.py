@@ -102,7 +102,7 @@ class Decoder(CrossEncoder):
             start_weight: the columns' weight before the first step.
 
         Raises:
-            UserError: no such model, one that is no decoder, a prompt that does not fit its positions, a tokenizer
+            UserError: no such model, one that is not a decoder, a prompt that does not fit its positions, a tokenizer
                 without the tokens of the answer, an adapter without its base.
         """
         self.lora, self.adapter, self.prompt = lora, None, None

@@ -30,7 +30,7 @@ UNREAD = ("position_ids", "inv_freq", "masked_bias", "attn.bias", "._weight")
 def load_encoder(
     folder: Path, head: str, modules: Sequence[dict[str, Any]], dropout: float | None
 ) -> tuple[Any, list[str]]:
-    """Load the network and name the weights that the folder does not have (a fresh head).
+    """Load the network and name the weights that the folder lacks (a randomly initialised head).
 
     Args:
         folder: the model's folder.

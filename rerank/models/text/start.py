@@ -25,8 +25,8 @@ DEPTH = 100
 """Candidates of a stored list, from the top, whose mean and deviation make z."""
 
 WEIGHT = 0.25
-"""Default ``w`` of all columns together: a fresh head's ranks do not depend on it, the gradient does. With 1 most lists
-are beyond what moves a hinge or a sharp relaxation, and the text hardly learns."""
+"""Default ``w`` of all columns together. The initial ranks do not depend on it, the gradient does: with 1, a hinge or a
+sharp relaxation has no gradient on most lists, and the text score hardly learns."""
 
 
 class Start(nn.Module):

@@ -33,7 +33,7 @@ def columns_of(lists: Lists, columns: Sequence[str]) -> list[str]:
         holds = "holds texts, not feature vectors; use a CrossEncoder, or" if store.has_text else "has no features;"
         raise UserError(f"{lists.store}: {holds} name columns to read (model.columns), there are {there}")
     if not columns:
-        raise UserError(f"model.columns: is empty; name some of {', '.join(store.column_names)}, or leave it out")
+        raise UserError(f"model.columns: empty; name some of {', '.join(store.column_names)}, or leave it out")
     return list(flat_names(columns, {file: store.entry(file) for file in {name.partition("/")[0] for name in columns}}))
 
 

@@ -142,5 +142,5 @@ def test_constructor_refuses_wrong_settings(lists: Lists) -> None:
         MLP("B102")
     with pytest.raises(ValueError, match=r"width 10.*multiple of model.heads 3"):
         SelfAttention(width=10, heads=3)
-    with pytest.raises(UserError, match=r"model\.columns: is empty"):
+    with pytest.raises(UserError, match=r"model\.columns: empty"):
         MLP(columns=[]).prepare(lists, 0)
