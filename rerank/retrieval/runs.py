@@ -135,7 +135,7 @@ def read_run(path: str | Path) -> RunTable:
     [Scored(id='a', score=2.5)]
 
     Raises:
-        UserError: a wrong number of columns, a score or rank that is not a number, or a document that a query has twice.
+        UserError: a wrong number of columns, a score or rank that is not a number, or a document twice in a query.
     """
     path = Path(path).expanduser()
     if is_table(path):

@@ -56,8 +56,8 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
 
     With ``start`` it begins where the first stage is: the score is ``w · z + text``, with ``z`` of a column of the
     lists, such as BM25's scores, by mean and deviation of its best candidates (:func:`rerank.lists.scaled.z_scores`).
-    The last layer of a randomly initialised head is 0 then, so that the first step sees the first stage's ranking, to the last tie.
-    ``text`` alone is what is saved and other libraries load; ``w``, trained with it, is in ``rerank.json``.
+    The last layer of a randomly initialised head is then 0, so the initial ranking equals the first stage's exactly.
+    Only the text model is saved for other libraries; ``w``, trained with it, is in ``rerank.json``.
 
     ``save_pretrained`` and ``push_to_hub`` are those of :class:`huggingface_hub.ModelHubMixin`.
 
