@@ -45,7 +45,7 @@ class ListsData(Data):
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
-    >>> splits = ListsData(folder, validation_fraction=0.5, groups="none").splits(seed=1)
+    >>> splits = ListsData(folder, validation_fraction=0.5, leakage_groups="none").splits(seed=1)
     >>> len(splits.train), len(splits.validation), splits.test
     (1, 1, None)
     """
@@ -58,7 +58,7 @@ class ListsData(Data):
         validation_fraction: Rate = 0.1,
         depth: Count = 150,
         unjudged: bool = False,
-        groups: Grouping = "auto",
+        leakage_groups: Grouping = "auto",
     ) -> None:
         """Name the folders.
 
@@ -71,11 +71,16 @@ class ListsData(Data):
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are held out from the judged queries; if there are none, nothing is validated, and
                 the last epoch's model is kept.
-            groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share
-                is held out (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
+            leakage_groups: ``auto`` keeps queries with the same text or a shared relevant document on one side when a
+                share is held out (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         self.train, self.validation, self.test = train, validation, test
-        self.validation_fraction, self.depth, self.unjudged, self.groups = validation_fraction, depth, unjudged, groups
+        self.validation_fraction, self.depth, self.unjudged, self.leakage_groups = (
+            validation_fraction,
+            depth,
+            unjudged,
+            leakage_groups,
+        )
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
@@ -86,7 +91,7 @@ class ListsData(Data):
         validation, test = (None if name is None else judged_lists(name) for name in (self.validation, self.test))
         check_disjoint(train, {"validation": validation, "test": test})
         if validation is None and self.validation_fraction > 0:
-            train, validation = hold_out(train, self.validation_fraction, seed, self.groups)
+            train, validation = hold_out(train, self.validation_fraction, seed, self.leakage_groups)
             if validation is None:
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
         validation, test = (None if lists is None else lists.to_rerank(self.depth) for lists in (validation, test))

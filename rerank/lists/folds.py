@@ -56,7 +56,7 @@ class FoldsData(Data):
         validation: bool = True,
         depth: Count = 150,
         assignment: str | None = None,
-        groups: Grouping = "auto",
+        leakage_groups: Grouping = "auto",
     ) -> None:
         """Name the folder and the fold.
 
@@ -69,20 +69,25 @@ class FoldsData(Data):
             depth: candidates reranked per validation and test query, where something ordered them.
             assignment: the fold of each query: a JSON list of lists of query ids, or an ir_datasets id with folds below
                 it, such as ``disks45/nocr/trec-robust-2004``; None draws them with the seed.
-            groups: ``auto`` draws queries of one text, or with a relevant document in common, into one fold (see
+            leakage_groups: ``auto`` draws queries with the same text or a shared relevant document into one fold (see
                 :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise UserError(f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold one of them")
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
-        self.validation, self.depth, self.assignment, self.groups = validation, depth, assignment, groups
+        self.validation, self.depth, self.assignment, self.leakage_groups = (
+            validation,
+            depth,
+            assignment,
+            leakage_groups,
+        )
 
     def splits(self, seed: int) -> Splits:
         lists = judged_lists(self.lists)
         if len(lists) < self.folds:
             raise UserError(f"data.folds: {self.lists} has {len(lists)} judged queries, too few for {self.folds} folds")
         if self.assignment is None:
-            folds = drawn_folds(lists, self.folds, self.seed, self.groups)
+            folds = drawn_folds(lists, self.folds, self.seed, self.leakage_groups)
             if len(np.unique(folds)) < self.folds:
                 raise UserError(f"data.folds: {self.lists} has too few groups of queries for {self.folds} folds")
         else:

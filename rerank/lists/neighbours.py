@@ -44,7 +44,7 @@ def query_groups(lists: Lists, grouping: Grouping, largest: int) -> Array:
     if (joined := np.isin(groups, groups[groups != np.arange(len(groups))])).any():
         say_once(
             f"{lists.store}: {joined.sum()} of {len(lists)} queries have the text of another or a relevant document in "
-            f"common with it; {len(np.unique(groups[joined]))} groups of them stay together (data.groups)"
+            f"common with it; {len(np.unique(groups[joined]))} groups of them stay together (data.leakage_groups)"
         )
     return groups
 

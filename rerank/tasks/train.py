@@ -45,7 +45,7 @@ def train(
     validation: float | ListsLike | None = 0.1,
     test: ListsLike | None = None,
     depth: Count = 150,
-    groups: Grouping = "auto",
+    leakage_groups: Grouping = "auto",
     **settings: Any,
 ) -> Training:
     """Train a model on ranked lists, or resume an interrupted run of the same training.
@@ -73,8 +73,8 @@ def train(
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
         depth: candidates reranked per validation and test query, where something ordered them.
-        groups: ``auto`` keeps queries of one text, or with a relevant document in common, on one side when a share is
-            held out; ``none`` only those of one text.
+        leakage_groups: ``auto`` keeps queries with the same text or a shared relevant document on one side when a share
+            is held out; ``none`` only those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
             ``optimization``, ``seed``, ``monitor``, ``measures`` and so on.
 
@@ -92,7 +92,7 @@ def train(
     settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     if not isinstance(model, Model):
         raise UserError(f"model: expected a model such as rerank.CrossEncoder('…'), not {reprlib.repr(model)}")
-    check_arguments(train, {"output": output, "depth": depth, "groups": groups})
+    check_arguments(train, {"output": output, "depth": depth, "leakage_groups": leakage_groups})
     criterion = _criterion(loss)
     share, apart = (validation, None) if isinstance(validation, int | float) else (0.0, validation)
     if share and not 0 < share < 1:
@@ -123,7 +123,7 @@ def train(
         validation_fraction=share,
         depth=depth,
         unjudged=unjudged,
-        groups=groups,
+        leakage_groups=leakage_groups,
     )
     with heard():
         return fit(config, output)

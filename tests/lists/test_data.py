@@ -44,7 +44,7 @@ def test_hold_out_refuses_to_hold_out_all() -> None:
 def test_folds_data_refuses_too_few_groups(tmp_path: Path) -> None:
     questions(["a", "b", "a"]).save(tmp_path / "lists")
     with pytest.raises(UserError, match="has too few groups of queries for 3 folds"):
-        FoldsData(str(tmp_path / "lists"), 1, 3, groups="none").splits(1)
+        FoldsData(str(tmp_path / "lists"), 1, 3, leakage_groups="none").splits(1)
 
 
 @pytest.mark.parametrize("share", [0, 0.25, 0.5])

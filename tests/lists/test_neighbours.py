@@ -97,22 +97,22 @@ def test_query_groups_ignore_documents_that_join_too_many(tmp_path: Path, caplog
     assert f"{lists.store}: relevant documents join more than 8 queries, too many for one side" in caplog.text
 
 
-def test_data_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_leakage_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lists = related(60, 5).save(tmp_path / "lists")
     groups = [group for group in linked(lists) if len(group) > 1]
     say_once.cache_clear()
     with caplog.at_level(logging.INFO, "rerank"):
         found = ListsData(str(tmp_path / "lists"), validation_fraction=0.2).splits(1)
     assert f"{sum(map(len, groups))} of 60 queries have the text of another" in caplog.text
-    assert f"{len(groups)} groups of them stay together (data.groups)" in caplog.text
-    alone = ListsData(str(tmp_path / "lists"), validation_fraction=0.2, groups="none").splits(1)
+    assert f"{len(groups)} groups of them stay together (data.leakage_groups)" in caplog.text
+    alone = ListsData(str(tmp_path / "lists"), validation_fraction=0.2, leakage_groups="none").splits(1)
     assert alone.validation is not None and found.validation is not None
     assert seen_queries(alone.validation.qrels or {}, [alone.train.qrels or {}])
     assert not seen_queries(found.validation.qrels or {}, [found.train.qrels or {}])
     with pytest.raises(UserError, match="expected auto or none"):
         from rerank.training.configuration import check
 
-        check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.groups=some of it"])
+        check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.leakage_groups=some of it"])
     test = FoldsData(str(tmp_path / "lists"), 1, 3).splits(1).test
     assert test is not None and test.query_ids == [f"q{i}" for i in np.flatnonzero(drawn_folds(lists, 3, 0) == 0)]
 

@@ -47,7 +47,9 @@ def test_resolve_tells_which_lists_and_what_of_them_changed(
 ) -> None:
     def resolved(frame: pd.DataFrame, name: str) -> dict[str, Any]:
         folder = Lists.from_dataframe(frame).save(tmp_path / name).store.folder
-        return resolve(config, ListsData(str(folder), validation_fraction=0.3, groups="none").splits(config.seed))
+        return resolve(
+            config, ListsData(str(folder), validation_fraction=0.3, leakage_groups="none").splits(config.seed)
+        )
 
     frame = Lists.open(tmp_path / "lists").to_dataframe()
     before = resolved(frame, "before")
