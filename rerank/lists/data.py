@@ -75,12 +75,8 @@ class ListsData(Data):
                 share is held out (see :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
         self.train, self.validation, self.test = train, validation, test
-        self.validation_fraction, self.depth, self.unjudged, self.leakage_groups = (
-            validation_fraction,
-            depth,
-            unjudged,
-            leakage_groups,
-        )
+        self.validation_fraction, self.leakage_groups = validation_fraction, leakage_groups
+        self.depth, self.unjudged = depth, unjudged
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""

@@ -75,12 +75,8 @@ class FoldsData(Data):
         if folds < 2 + validation or not 1 <= fold <= folds:
             raise UserError(f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold one of them")
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
-        self.validation, self.depth, self.assignment, self.leakage_groups = (
-            validation,
-            depth,
-            assignment,
-            leakage_groups,
-        )
+        self.validation, self.depth = validation, depth
+        self.assignment, self.leakage_groups = assignment, leakage_groups
 
     def splits(self, seed: int) -> Splits:
         lists = judged_lists(self.lists)
