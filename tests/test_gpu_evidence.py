@@ -49,11 +49,9 @@ def reported(
     return done.returncode, text, dict(re.findall(r"(?m)^## (.+)\n\n.*\*\((.+?)(?:, \d+ s)?\)\*$", text))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SECTIONS if name not in ("tests", "group", "kernels", "peers", "resumed")]
-)
+@pytest.mark.parametrize("name", [name for name in SECTIONS if name != "tests"])
 def test_a_section_fills_its_table(name: str, tmp_path: Path, home: Path) -> None:
-    """In this process; those that start others and compare with other libraries are below."""
+    """In this process; the tests that start others are below."""
     lines = list(SECTIONS[name].work(Here(torch.device("cpu"), True, tmp_path)))
     tables = [line for line in "\n".join(lines).splitlines() if line.startswith("| ")]
     assert tables or (name == "memory" and "kB" in lines[0])
@@ -62,10 +60,9 @@ def test_a_section_fills_its_table(name: str, tmp_path: Path, home: Path) -> Non
 
 
 def test_the_tests_of_a_gpu_are_found_where_little_is_installed(tmp_path: Path) -> None:
-    code, text, ended = reported(tmp_path, "--only", "tests", "peers")
-    assert ended == {"tests": "ok", "peers": "ok"} and code == 0, text
-    assert re.search(r"\n[1-9]\d* tests collected", text) and "| scoring texts, rerank |" in text
-    assert "compared with: flash_attn, sentence_transformers." in text
+    code, text, ended = reported(tmp_path, "--only", "tests")
+    assert ended == {"tests": "ok"} and code == 0, text
+    assert re.search(r"\n[1-9]\d* tests collected", text)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +73,9 @@ def test_every_section_is_through(tmp_path: Path, missing: tuple[str, ...], left
     lacking = {"peft": "lora", "pytest": "tests"}
     assert ended == dict.fromkeys(SECTIONS, "ok") | {lacking[name]: "not done" for name in left_out}, text
     assert code == 0 and all(f"Not installed: {name}." in text for name in left_out)
-    for name in ("MiniLM-L6, fp16", "BERT-base, bf16", "ModernBERT-base, bf16", "Qwen3, "):
+    for name in ("MiniLM-L6, bf16", "BERT-base, bf16", "ModernBERT-base, bf16", "Qwen3, "):
         assert name in text, name
-    for row in ("| scoring | own |", "| training | auto: ", "| 0.1 | cached |", "| NeuralNDCG |", "| scoring texts, "):
+    for row in ("| scoring |", "| training |", "| 0.1 | cached |", "| NeuralNDCG |"):
         assert row in text, row
 
 
