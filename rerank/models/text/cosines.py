@@ -32,7 +32,9 @@ class Embedder:
 
     def __init__(self, name: str, precision: Precision = "auto") -> None:
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
 
+        disable_progress_bar()  # of loading the weights
         folder = find_model(name)
         self.model: SentenceTransformer = SentenceTransformer(
             str(folder), trust_remote_code=False, local_files_only=True, model_kwargs={"use_safetensors": True}
