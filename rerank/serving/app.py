@@ -147,7 +147,8 @@ class Service:
             self.metrics.scoring[ranker.name] += time.perf_counter() - started
             return found
 
-        waiting = asyncio.get_running_loop().run_in_executor(self.thread, score)
+        work = self.thread.submit(score)
+        waiting = asyncio.wrap_future(work)
         gone = asyncio.ensure_future(request.receive())
         try:
             await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -155,6 +156,7 @@ class Service:
                 raise ClientDisconnect
             return waiting.result()
         finally:
+            work.cancel()  # at once: cancelling the wrapper alone takes effect in the loop's next turn
             waiting.cancel()
             gone.cancel()
 

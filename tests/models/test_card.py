@@ -131,7 +131,7 @@ def test_save_pretrained_round_trips_with_a_card(tmp_path: Path) -> None:
     assert again.document_length == 16
     np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
     card = ModelCard.load(tmp_path / "saved" / "README.md")
-    assert card.data.pipeline_tag == "text-ranking" and card.data.library_name == "sentence-transformers"
+    assert card.data.pipeline_tag == "text-ranking" and card.data.to_dict()["library_name"] == "sentence-transformers"
     assert card.data.eval_results is None and "## Training" not in card.text
     assert len(re.findall(r"```python", card.text)) == 4
     (tmp_path / "base" / "README.md").write_text("---\nlicense: [\n---\n")  # damaged
