@@ -16,6 +16,7 @@ from transformers import get_scheduler
 
 from rerank import stops
 from rerank.errors import UserError
+from rerank.kernels.memory import keep_freed
 from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
@@ -127,6 +128,8 @@ class Trainer:
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open()
+        if self.accelerator.device.type == "cpu":
+            keep_freed()
         log.info("precision %s (%s)", self.precision, why)
         skipped = len(train) - len(self.usable)
         log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
