@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
+import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from rerank.collections import Query
-from rerank.collections.demo import DemoCollection, entries, split_name
-from rerank.collections.in_memory import Texts
+from rerank.collections import Query, read_qrels
+from rerank.collections.demo import DemoCollection
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
@@ -97,11 +97,11 @@ def _lists(output: Path) -> tuple[Lists, Lists]:
     sentences = {query.text.partition(": ")[2] for query in asked[True][:TEST]}
     train = [query for query in asked[False] if query.text.partition(": ")[2] not in sentences]
     if not folder.is_dir():
-        queries, qrels = dict(train[:TRAIN] + asked[True][:TEST]), demo.qrels()
+        queries, qrels = dict(train[:TRAIN] + asked[True][:TEST]), read_qrels("demo")
         retrieve(demo, str(folder), depth=DEPTH, queries=queries, qrels={query: qrels[query] for query in queries})
     lists = Lists.open(folder)
     if lists.store.manifest["collection"]["fingerprint"] != demo.fingerprint():
-        raise UserError(f"output: {output} has the demo of another Python; name another folder")
+        raise UserError(f"output: {output} has the demo of another version; name another folder")
     test = [_is_test(name) for name in lists.query_ids]
     return lists.select([not one for one in test]), lists.select(test)
 
@@ -144,19 +144,18 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     from rerank import CrossEncoder
     from rerank.models.text.cosines import Embedder, cosines_of
 
-    texts = {one.name: f"{split_name(one.name)} {one.signature}. {one.sentence}" for one in entries()}
-    index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
+    shown = dict(DemoCollection(["call", "sentence"]).documents())
+    index = build_index(DemoCollection(["text", "sentence"]))
     found = BM25().search(index, [Query("question", question)], depth=DEPTH)["question"]
     if not found:
         return "BM25 finds no function with any of these words."
-    by_name = {entry.name: entry for entry in entries()}
-    candidates = [by_name[one.id] for one in found]
-    sentences = [entry.sentence for entry in candidates]
+    candidates = [shown[one.id] for one in found]
+    sentences = [text.partition("\n")[2] for text in candidates]
     columns: dict[str, Any] = {"bm25": [one.score for one in found]}
     columns["minilm"] = cosines_of(question, sentences, Embedder(ENCODER))
     model = CrossEncoder.load(output / "model" / "best")
     best = [candidates[one["corpus_id"]] for one in model.rank(question, sentences, columns=columns)[:count]]
-    return "\n".join(f"{rank}. {one.name}{one.signature}\n   {one.sentence}" for rank, one in enumerate(best, 1))
+    return "\n".join(textwrap.indent(f"{rank}. {text}", "   ").lstrip() for rank, text in enumerate(best, 1))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_command(built: Path) 
     files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "rerank").rglob("*") if p.is_file()}
     wanted = {name for name in files if "__pycache__" not in name}
     assert wanted == {name for name in names if ".dist-info/" not in name}
-    data = ["collections/demo/documents.py", "models/card.jinja", "py.typed"]
+    data = ["collections/demo/docs.jsonl.gz", "models/card.jinja", "py.typed"]
     assert {f"rerank/{name}" for name in data} <= names
     (entry,) = (name for name in names if name.endswith("entry_points.txt"))
     assert "rerank = rerank.commands.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()

@@ -51,10 +51,10 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         UserError: no such collection (with the nearest name), file or field.
     """
     kind, separator, path = name.partition(":")
-    if fields and (name == "demo" or OWN.fullmatch(kind)):
+    if fields and OWN.fullmatch(kind):
         raise UserError(f"fields: {name} has no fields to choose from")
     if name == "demo":
-        return DemoCollection()
+        return DemoCollection(fields)
     if path and kind in KINDS:
         return KINDS[kind](path, fields)
     with suppress(KeyError):

@@ -19,7 +19,6 @@ from tests.forked import python
         ("beir:", None, "unknown collection 'beir:'"),
         ("", None, "unknown collection ''"),
         ("hits:nowhere.json", None, "unknown collection 'hits:nowhere.json'"),
-        ("demo", ["text"], "no fields to choose"),
         ("cranfield", ["titel"], r"no field 'titel' \(did you mean 'title'\?\); doc_id, title, text, author, bib"),
     ],
 )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rerank import Texts
 from rerank.collections import Query, open_collection, read_queries
 from rerank.collections.tagged import tagged_text
 from rerank.errors import UserError
@@ -94,4 +95,4 @@ def test_query_fields_are_for_topics_and_json(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"q.tsv:1: no desc among the keys _id, text"):
         list(read_queries(tmp_path / "q.tsv", ["desc"]))
     with pytest.raises(UserError, match="queries have one text and no fields"):
-        list(read_queries("demo", ["desc"]))
+        list(read_queries(Texts({"d": "a"}, {"q": "b"}), ["desc"]))

@@ -44,7 +44,7 @@ def test_demo_prints_its_table_resumes_and_answers(
     assert (best / "model.safetensors").stat().st_mtime_ns == before
 
     monkeypatch.setattr(demo.DemoCollection, "fingerprint", lambda _: "3.99")
-    with pytest.raises(UserError, match="another Python"):
+    with pytest.raises(UserError, match="another version"):
         run_demo(output)
 
 
