@@ -1,5 +1,4 @@
-"""What is computed faster than its library does it, each held to the plain way by a test.
+"""Faster replacements for operations of PyTorch and Transformers; a test compares each with the original.
 
-Beside them what they and their callers share: the arithmetic (``precision``), memory, and the cutting of chunks
-(``packing``).
+Also precision, memory, and the cutting of pairs into chunks (``packing``).
 """

@@ -1,4 +1,4 @@
-"""How much memory there is, how much a graph keeps, whether it ran out, and the way to a GPU's."""
+"""Free memory, the memory that graphs hold, errors without memory, and copies to a GPU."""
 
 from __future__ import annotations
 
