@@ -28,7 +28,7 @@ TEXT_OF = {"query_id": "query", "doc_id": "text"}
 """The texts that ids are made from."""
 
 IDS = {*NAMES["query_id"], *NAMES["doc_id"], "id", "", "index", "level_0", "Unnamed: 0"}
-"""Columns that are no scores, even if they are numbers: ids, and the index that pandas makes a column."""
+"""Columns that are not scores, even if they are numbers: ids, and the index that pandas makes a column."""
 
 NUMBERS = ("grade", "rank", "score")
 

@@ -47,6 +47,6 @@ def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole
     if SHARE * known < len(judged) if whole else not known:
         found = f"has only {known} of the {len(judged)} documents that are judged, and not {example!r}"
         raise UserError(f"{name}: {found}; are the judgments of another collection?")
-    lacking = "the collection lacks" if whole else "are no candidates"
+    lacking = "the collection lacks" if whole else "are not candidates"
     count = sum(judged[id] for id in missing)
     log.warning("%s: %d judgments are of documents that %s, e.g. %r", name, count, lacking, example)

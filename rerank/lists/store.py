@@ -7,7 +7,7 @@
 ``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
                        list, best first
 ``ends.arrow``         ``end`` (where each list ends among the candidates), ``added`` (how many of its last are hidden)
-``qrels.trec``         all judgments, also of documents that are no candidates
+``qrels.trec``         all judgments, also of documents that are not candidates
 ``columns/NAME.arrow`` what a system says of every candidate, a number or several; NaN where it did not return it
 ``run.trec``           the ranking, for other tools
 =====================  ================================================================================================

@@ -272,7 +272,7 @@ class Lists:
 
     @cached_property
     def qrels(self) -> Qrels | None:
-        """All judgments of these queries, also of documents that are no candidates; None where there are none."""
+        """All judgments of these queries, also of documents that are not candidates; None if there are none."""
         if self.store.judged_by_grades:
             whole = Lists.of(self.store).select(self.queries)  # a cut takes no judgment away
             pairs = list(zip(whole.document_ids(whole.documents), whole.grades.tolist(), strict=True))
