@@ -96,9 +96,8 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             dropout: every dropout rate of the model while it trains; None keeps the model's own. On a CPU rates are
                 rounded to multiples of 1/256, where the bits are cheap.
             long: reading of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
-                chunks of the document: ``cls_mean`` scores the mean of their CLS vectors (CEDR, with the head ``cls``),
-                ``max``, ``sum`` and ``first`` are the best chunk's score, the sum of all, the first one's. None takes
-                the saved model's own, else ``truncate``.
+                chunks of the document: ``max`` is the best chunk's score, ``cls_mean`` scores the mean of their CLS
+                vectors (CEDR, with the head ``cls``). None takes the saved model's own, else ``truncate``.
             start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A randomly
                 initialised head starts at 0, a trained head stays. None takes the saved model's own, [] the text score
                 alone.
@@ -163,13 +162,11 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         self.tails = 0
         use_cheap_dropout(self.network)
         use_flat_encoder(self.network)
-        self.one_length = not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer)
-        if self.one_length and self.long != "truncate":
+        if not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer):
             raise UserError(
-                f"model.long {self.long}: {self.name} reads padding, so chunks cannot be read together; choose truncate"
+                f"{self.name}: scores of {self.network.config.model_type} depend on padding, so on the other pairs of "
+                "a batch; name an encoder that masks it, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
             )
-        if self.one_length:
-            say_once(f"{self.name}: its scores depend on padding, so only pairs of one length are read together")
 
     def _reserved(self, room: int) -> int:
         """Return the tokens to leave by default for instructions of queries."""
@@ -301,9 +298,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             self.template,
             each,
             network=self.network if reads_flat(self.network) else None,
-            one_length=self.one_length,
             capacity=None if self.long == "truncate" else self.room - self.query_length,
-            only_first=self.long == "first",
         )
 
     def _instructed(self, instruction: str) -> PairTemplate:

@@ -97,7 +97,7 @@ class Decoder(CrossEncoder):
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.
             document_length: word pieces kept of a document; None takes the saved model's own, else 512.
             dropout: see :class:`CrossEncoder`, as for all that follow.
-            long: ``truncate``, ``first``, ``max`` or ``sum``.
+            long: ``truncate`` or ``max``.
             start: columns that the scores start from.
             start_weight: the columns' weight before the first step.
 
@@ -157,7 +157,7 @@ class Decoder(CrossEncoder):
         self.__dict__["adapter"] = adapter  # around the network, whose parameters have their names without it
         if self.head == "hf":
             keep_float32(network.score)
-        self.network, self.one_length = network, False
+        self.network = network
         self._join()
 
     def _read_prompt(self, model_type: str) -> None:

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 SHARED = 1 / 8
 """Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
-Long = Literal["truncate", "first", "max", "sum", "cls_mean"]
-"""Reading of a long document: cut at the model's positions; scored by its first chunk, its best one, or the sum
-over all; scored from the mean of its chunks' CLS vectors."""
+
+Long = Literal["truncate", "max", "cls_mean"]
+"""Reading of a long document: cut at the model's positions; scored by its best chunk; scored from the mean of its
+chunks' CLS vectors."""
 
 CHUNKS = "chunks"
 """Key of a batch: rows of each pair, ``[n]``; absent if each pair has one."""
@@ -135,9 +136,7 @@ class PairInputs(Inputs):
         template: the special tokens around a pair.
         of_queries: the template of each query; None if all have the same.
         network: the network, if it reads rows without padding.
-        one_length: score only pairs of one length together, for a network whose scores depend on padding.
         capacity: tokens of a chunk at most; None for documents in one piece.
-        only_first: read only the first chunk.
     """
 
     def __init__(
@@ -149,25 +148,22 @@ class PairInputs(Inputs):
         of_queries: Sequence[PairTemplate] | None = None,
         *,
         network: Any = None,
-        one_length: bool = False,
         capacity: int | None = None,
-        only_first: bool = False,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
-        self.of_queries, self.network, self.one_length = of_queries, network, one_length
+        self.of_queries, self.network = of_queries, network
         self.special = np.array([one.special for one in of_queries or ()])
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
-        counts = np.maximum(1, -(-self.document_lengths // (capacity or 1 << 62)))
-        self.sizes = -(-self.document_lengths // counts)
-        self.counts = np.ones_like(counts) if only_first else counts
-        self.only_first, self.has_chunks = only_first, capacity is not None and not only_first
+        self.counts = np.maximum(1, -(-self.document_lengths // (capacity or 1 << 62)))
+        self.sizes = -(-self.document_lengths // self.counts)
+        self.has_chunks = capacity is not None
 
     def lengths(self, rows: Array) -> Array:
         """Count the tokens of all rows of every pair, query and special ones in each."""
-        read, document = self.sizes if self.only_first else self.document_lengths, self.document[rows]
+        document = self.document[rows]
         beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
-        return read[document] + self.counts[document] * beside
+        return self.document_lengths[document] + self.counts[document] * beside
 
     def _special(self, query: Array) -> Any:
         return self.template.special if self.of_queries is None else self.special[query]
@@ -176,17 +172,9 @@ class PairInputs(Inputs):
         return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
-        """Cut chunks: as full as they can be where a GPU waits for launches; of similar lengths on a CPU.
-
-        Pairs with equally many rows go together: then rows are of similar length where pairs are.
-        """
-        lengths = self.lengths(rows)
-        if self.network is not None and not on_cpu(self.network):
-            return fill(lengths, budget)
-        kinds = lengths if self.one_length else self.counts[self.document[rows]]
-        groups = [np.flatnonzero(kinds == kind) for kind in np.unique(kinds)]
-        parts = [group[part] for group in groups for part in pack(lengths[group], budget)]
-        return parts if len(groups) == 1 else sorted(parts, key=lambda part: -lengths[part].max() * len(part))
+        """Cut chunks: as full as they can be where a GPU waits for launches; of similar lengths on a CPU."""
+        cut = pack if self.network is None or on_cpu(self.network) else fill
+        return cut(self.lengths(rows), budget)
 
     def representatives(self, rows: Array) -> Array:
         query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])
@@ -199,14 +187,10 @@ class PairInputs(Inputs):
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         """Join the tokens of all rows, end to end if the network reads them so, else padded."""
         document = self.document[rows]
-        ids, whole, sizes = self.documents.take(document), self.document_lengths[document], self.sizes[document]
-        counts = self.counts[document]
-        query = np.repeat(self.query[rows], counts)
-        if self.only_first:
-            ids, texts = ids[ranges(whole.cumsum() - whole, sizes)], sizes
-        else:
-            sizes, place = np.repeat(sizes, counts), ranges(np.zeros_like(counts), counts)
-            texts = np.minimum(sizes, np.repeat(whole, counts) - place * sizes)
+        ids, whole, counts = self.documents.take(document), self.document_lengths[document], self.counts[document]
+        query, sizes = np.repeat(self.query[rows], counts), np.repeat(self.sizes[document], counts)
+        place = ranges(np.zeros_like(counts), counts)
+        texts = np.minimum(sizes, np.repeat(whole, counts) - place * sizes)
         lengths, each = np.stack([self.query_lengths[query], texts], axis=1), self._each(query)
         joined, types = self.template.end_to_end(self.queries.take(query), ids, lengths, each)
         totals = lengths.sum(1) + self._special(query)
@@ -249,6 +233,6 @@ def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
         given[CHUNKS] = counts
     with having(SEEN, batch.get(SEQUENCES)):
         scores: Tensor = network(**given).logits[:, 0].float()
-    if counts is None or long not in ("max", "sum"):
+    if counts is None or long == "cls_mean":
         return scores
-    return torch.segment_reduce(scores, long, lengths=counts, unsafe=True)
+    return torch.segment_reduce(scores, "max", lengths=counts, unsafe=True)

@@ -24,7 +24,6 @@ from tests.models.independent import check_independent
 
 POSITIONS, QUERY, DOCUMENT = 40, 6, 100
 CAPACITY = POSITIONS - 3 - QUERY
-STRATEGIES = ["first", "max", "sum", "cls_mean"]
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +97,19 @@ def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, list
     check_gradients(gradients_of(model), theirs)
 
 
-@pytest.mark.parametrize("long", ["first", "max", "sum"])
-def test_scores_of_chunks_are_brought_together(short_model: Path, lists: Lists, long: str) -> None:
-    model = model_of(short_model, long, "hf")
-    reduce: Any = {"first": lambda scores: scores[0], "max": max, "sum": sum}[long]
+def test_max_is_the_score_of_the_best_chunk(short_model: Path, lists: Lists) -> None:
+    model = model_of(short_model, "max", "hf")
     expected = []
     for query, document in pairs_of(lists):
         with torch.no_grad():
             scores = [model.network(**row).logits.item() for row in rows_by_hand(model, query, document)]
-        expected.append(reduce(scores))
+        expected.append(max(scores))
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(model.predict(pairs_of(lists)), expected, rtol=0.1, atol=0.1)  # bf16 where it is fast
 
 
-@pytest.mark.parametrize("long", ["first", "cls_mean"])
+@pytest.mark.parametrize("long", ["max", "cls_mean"])
 def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists: Lists, long: str) -> None:
     model = model_of(short_model, long)
     inputs, whole = model.inputs(lists), check_independent(model, lists, 1, 150)
@@ -141,7 +138,7 @@ def test_strategy_is_saved(short_model: Path, tmp_path: Path, long: str, head: s
 def test_lengths_and_heads_that_do_not_fit_are_refused(short_model: Path) -> None:
     for long, query_length, match in [
         ("truncate", QUERY, "max reads longer"),
-        ("mean", QUERY, "expected 'truncate', 'first'"),
+        ("mean", QUERY, "expected 'truncate', 'max'"),
         ("max", POSITIONS, "40 positions"),
     ]:
         with pytest.raises(UserError, match=match):

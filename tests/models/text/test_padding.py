@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import WORDS, make_lists, make_model
+from tests.builders import WORDS, make_model
 
 PAIRS = [("wing", "heat"), ("wing heat", " ".join(WORDS[:20])), ("flow", "jet"), ("flow jet", " ".join(WORDS[4:24]))]
 
@@ -38,20 +38,14 @@ def make(kind: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["fnet", "convbert", "mobilebert", "yoso", "canine", "xlnet"])
-def test_pairs_of_one_length_are_scored_together_when_padding_is_read(kind: str, tmp_path: Path) -> None:
+def test_encoders_that_read_padding_are_refused(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"scores of {kind} depend on padding"):
+        CrossEncoder(str(make(kind, tmp_path / "m")), query_length=8, document_length=32)
+
+
+@pytest.mark.parametrize("kind", ["deberta-v2", "electra"])
+def test_scores_do_not_depend_on_batch_mates_when_padding_is_masked(kind: str, tmp_path: Path) -> None:
     model = CrossEncoder(str(make(kind, tmp_path / "m")), query_length=8, document_length=32)
     alone = np.concatenate([model.text_scores([pair], precision="fp32") for pair in PAIRS])
     assert np.std(alone) > 1e-4
     np.testing.assert_allclose(model.text_scores(PAIRS, precision="fp32"), alone, atol=1e-5)
-    inputs = model.inputs(lists := make_lists(tmp_path))
-    chunks = inputs.chunks(lists.row_numbers, lists.offsets[:-1], 4096)
-    lengths = inputs.lengths(lists.row_numbers)
-    assert all(len(set(lengths[chunk].tolist())) == 1 for chunk in chunks)
-    assert sorted(np.concatenate(chunks).tolist()) == list(range(lists.size))
-    with pytest.raises(UserError, match=r"reads padding, so chunks cannot be read together"):
-        CrossEncoder(str(tmp_path / "m"), long="max")
-
-
-def test_pairs_of_other_lengths_are_scored_together_when_padding_is_masked(tmp_path: Path) -> None:
-    assert not CrossEncoder(str(make("distilbert", tmp_path / "a"))).one_length
-    assert not CrossEncoder(str(make("bert", tmp_path / "b"))).one_length
