@@ -48,7 +48,9 @@ class FastSoftSort(SoftRanks):
 
     def __init__(self, strength: Positive | Adaptive = 1.0, beta: Positive = BETA) -> None:
         if isinstance(strength, str) and beta != BETA:
-            raise UserError("beta: the steepness over ranks, but strength='adaptive' compares scores; set strength to a number")
+            raise UserError(
+                "beta: the steepness over ranks, but strength='adaptive' compares scores; set strength to a number"
+            )
         self.strength, self.by_scores, self.beta = strength, isinstance(strength, str), beta
 
     def ranks(self, batch: Batch) -> Tensor:
