@@ -7,14 +7,12 @@ import hmac
 import json
 import reprlib
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Any
 
-import psutil
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,10 +20,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from rerank import __version__
 from rerank.errors import UserError, nearest
-from rerank.serving.limits import Limits
-from rerank.serving.ranker import Body, Question, Ranker
+from rerank.serving.ranker import Body, Ranker
+from rerank.serving.server import Limits
 from rerank.storage.arrow import Array
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
@@ -34,13 +31,16 @@ PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")
 GONE = 499
 """Status that is counted if the client disconnects."""
 
+ANSWERED, INSIDE = 'rerank_requests_total{{status="{}"}}', "rerank_requests_inside"
+"""Metrics: requests by status, and requests that are read, wait or are scored."""
+
 
 class Service:
     """Endpoints, and the thread that scores."""
 
     def __init__(self, rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> None:
         self.rankers, self.limits, self.key = rankers, limits, key
-        self.metrics = Metrics()
+        self.metrics: defaultdict[str, float] = defaultdict(int)
         self.thread = ThreadPoolExecutor(1, "scoring")
 
     def application(self) -> Starlette:
@@ -54,7 +54,6 @@ class Service:
         routes = [Route(path, self.rerank, methods=["POST"]) for path in PATHS]
         routes += [
             Route("/health", lambda _: _json({"status": "ok"})),
-            Route("/info", self.info),
             Route("/metrics", self.counts),
         ]
         handlers: Mapping[Any, Any] = dict.fromkeys(
@@ -64,39 +63,35 @@ class Service:
         app.router.redirect_slashes = False
         return app
 
-    async def info(self, request: Request) -> Response:
-        """Describe rankers and limits."""
-        self.check_key(request)
-        about = [ranker.about() for ranker in self.rankers.values()]
-        return _json({"version": __version__, "models": about, "limits": asdict(self.limits)})
-
     async def counts(self, request: Request) -> Response:
         """Return the metrics in Prometheus's format."""
         self.check_key(request)
-        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        counts = self.metrics.copy()  # the scoring thread may add one
+        lines = (f"{name} {value}\n" for name, value in sorted(counts.items()))
+        return PlainTextResponse("".join(lines), media_type="text/plain; version=0.0.4")
 
     async def rerank(self, request: Request) -> Response:
         """Read a request, wait for its scores and write the answer."""
         self.check_key(request)
         limits = self.limits
-        if self.metrics.inside >= limits.queue:
+        if self.metrics[INSIDE] >= limits.queue:
             raise HTTPException(429, f"{limits.queue} requests are waiting; try again in a second")
-        self.metrics.inside += 1
+        self.metrics[INSIDE] += 1
         arrived = False
         try:
             async with asyncio.timeout(limits.timeout):
                 body = Body(await self.read(request))
                 arrived = True
-                ranker, question = self.question(body)
-                scores = await self.scores(request, ranker, question)
+                ranker = self.ranker(body)
+                scores = await self.scores(request, ranker, body)
         except TimeoutError as error:
             if arrived:
                 raise HTTPException(503, f"no scores within {limits.timeout:g} seconds; try again later") from error
             raise HTTPException(408, f"the request did not arrive within {limits.timeout:g} seconds") from error
         finally:
-            self.metrics.inside -= 1
-        response = _json(body.answer(ranker, question.texts, scores))
-        self.metrics.requests[200] += 1
+            self.metrics[INSIDE] -= 1
+        response = _json(body.answer(ranker, scores))
+        self.metrics[ANSWERED.format(200)] += 1
         return response
 
     async def refused(self, request: Request, error: Exception) -> Response:
@@ -109,9 +104,9 @@ class Service:
         elif isinstance(error, HTTPException):
             status, message = error.status_code, error.detail
         if status == 404 and path not in PATHS:
-            message = f"{path}: no such path; POST {', '.join(PATHS)}, or GET /info"
+            message = f"{path}: no such path; POST {', '.join(PATHS)}, or GET /metrics"
         if path in PATHS and request.method == "POST":
-            self.metrics.requests[status] += 1
+            self.metrics[ANSWERED.format(status)] += 1
         headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}}
         return _json({"message": message}, status, headers.get(status))
 
@@ -126,25 +121,25 @@ class Service:
             raise HTTPException(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
         return bytes(body)
 
-    def question(self, body: Body) -> tuple[Ranker, Question]:
-        """Find the ranker, and check the request against the limits."""
-        count, limits = len(body.documents), self.limits
+    def ranker(self, body: Body) -> Ranker:
+        """Find the ranker of a request, and check its number of documents."""
+        count, limits = len(body.texts), self.limits
         if count > limits.documents:
             raise HTTPException(413, f"{count} documents; send at most {limits.documents} at a time")
         name = next(iter(self.rankers)) if body.model is None else body.model
         if name not in self.rankers:
             known = f"{nearest(name[:100], self.rankers)}; known: {', '.join(self.rankers)}"
             raise HTTPException(404, f"model: unknown model {reprlib.repr(name)}{known}")
-        return self.rankers[name], self.rankers[name].question(body.query, body.documents, body.instruction)
+        return self.rankers[name]
 
-    async def scores(self, request: Request, ranker: Ranker, question: Question) -> Array:
+    async def scores(self, request: Request, ranker: Ranker, body: Body) -> Array:
         """Score in the one thread, in the order of arrival; a request whose client disconnects leaves the queue."""
 
         def score() -> Array:
             started = time.perf_counter()
-            found = ranker.scores(question)
-            self.metrics.documents[ranker.name] += len(question.texts)
-            self.metrics.scoring[ranker.name] += time.perf_counter() - started
+            found = ranker.scores(body)
+            self.metrics[f'rerank_documents_total{{model="{ranker.name}"}}'] += len(found)
+            self.metrics[f'rerank_scoring_seconds_total{{model="{ranker.name}"}}'] += time.perf_counter() - started
             return found
 
         work = self.thread.submit(score)
@@ -167,34 +162,6 @@ class Service:
         kind, _, given = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("latin-1"), self.key.encode()):
             raise HTTPException(401, "this service needs a key; send Authorization: Bearer KEY")
-
-
-class Metrics:
-    """Counters for Prometheus."""
-
-    def __init__(self) -> None:
-        self.requests: Counter[int] = Counter()
-        self.documents: Counter[str] = Counter()
-        self.scoring: defaultdict[str, float] = defaultdict(float)
-        self.inside = 0
-
-    def text(self) -> str:
-        """Format all metrics; requests inside are read, wait or are scored."""
-        families: list[tuple[str, str, Mapping[str, float]]] = [
-            ("rerank_requests_total", "counter", _labelled("status", self.requests)),
-            ("rerank_documents_total", "counter", _labelled("model", self.documents)),
-            ("rerank_scoring_seconds_total", "counter", _labelled("model", self.scoring)),
-            ("rerank_requests_inside", "gauge", {"": self.inside}),
-            ("process_resident_memory_bytes", "gauge", {"": psutil.Process().memory_info().rss}),
-        ]
-        lines: list[str] = []
-        for name, kind, values in families:
-            lines += [f"# TYPE {name} {kind}", *(f"{name}{label} {value}" for label, value in values.items())]
-        return "\n".join(lines) + "\n"
-
-
-def _labelled(label: str, values: Mapping[Any, float]) -> dict[str, float]:
-    return {f'{{{label}="{key}"}}': value for key, value in sorted(values.items())}
 
 
 def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -6,7 +6,6 @@ import json
 import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,10 @@ from rerank.lists.columns import as_name
 from rerank.models.base import RanksTexts
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
-from rerank.models.scorer import Scorer
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.outputs import run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import FLOAT32, Array
-
-FEATURES = "features"
-"""Field of a document with the vector that a model reads."""
 
 FIELDS: dict[str, tuple[type, str]] = {
     "model": (str, "a text"),
@@ -46,27 +41,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Values of other services' fields that ask for our only behaviour."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """Inputs of a model for one query.
-
-    Attributes:
-        query: the query's text.
-        texts: the documents' texts.
-        columns: scores that are interpolated or started from, ``[n]``; NaN if missing.
-        features: feature vectors in the model's order, ``[n, F]``.
-        instruction: instruction for a text model with a place for one.
-    """
-
-    query: str
-    texts: Sequence[str]
-    columns: Mapping[str, Array]
-    features: Array | None = None
-    instruction: str | None = None
-
-
 class Ranker:
-    """A trained ranker that is ready to score."""
+    """A ranker of texts, or a fusion of columns, that is ready to score."""
 
     def __init__(
         self,
@@ -76,78 +52,45 @@ class Ranker:
         budget: int | None = None,
         instruction: str | None = None,
     ) -> None:
-        self.name, self.model = name, load_model(folder, instruction=instruction)
-        self.inner = inner_model(self.model)
-        self.precision = placed(self.model, precision)
-        self.budget = budget if isinstance(self.inner, Scorer) else None
-        self.cosines = list(self.model.cosines) if isinstance(self.model, Interpolated) else []
-        self.reads_text = isinstance(self.inner, CrossEncoder) or bool(self.cosines)
-        starts = self.inner.start.columns if isinstance(self.inner, CrossEncoder) else []
-        self.columns = self.model.needs() if isinstance(self.model, Interpolated) else starts
-        self.features = list(getattr(self.inner, "names", ()))
-        if isinstance(self.inner, CrossEncoder):  # kernels are chosen at the first scores, which no request waits for
-            self.inner.text_scores([("first", "scores")], budget, self.precision)
+        model = load_model(folder, instruction=instruction)
+        inner = inner_model(model)
+        if not isinstance(model, RanksTexts) or not (inner is None or isinstance(inner, CrossEncoder)):
+            raise UserError(f"rankers: {folder} reads features, not texts; rank lists with it: `rerank rerank`")
+        self.name, self.model, self.precision, self.budget = name, model, placed(model, precision), budget
+        self.reads_instructions = inner is not None
+        self.cosines: list[str] = list(model.cosines) if isinstance(model, Interpolated) else []
+        self.reads_text = inner is not None or bool(self.cosines)
+        starts = [] if inner is None else inner.start.columns
+        self.columns = model.needs() if isinstance(model, Interpolated) else starts
+        if inner is not None:  # kernels are chosen at the first scores, which no request waits for
+            inner.text_scores([("first", "scores")], budget, self.precision)
 
-    def about(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": "Fusion" if self.inner is None else type(self.inner).__name__,
-            "reads_text": self.reads_text,
-            "calibrated": self.model.calibration is not None,
-            "columns": self.columns,
-            "features": self.features,
-        }
-
-    def question(self, query: str, documents: Sequence[Any], instruction: str | None = None) -> Question:
-        """Read the model's inputs from a query and documents, which are texts or objects."""
-        if instruction is not None and not isinstance(self.inner, CrossEncoder):
+    def scores(self, body: Body) -> Array:
+        """Compute raw scores of a request's documents, ``[n]`` float32."""
+        if body.instruction is not None and not self.reads_instructions:
             raise UserError(f"instruction: {self.name} reads none; leave it out")
-        objects = [document if isinstance(document, dict) else {"text": document} for document in documents]
-        texts: list[Any] = [one.get("text", None if self.reads_text else "") for one in objects]
-        for i, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(
-                    f"documents: number {i}: expected a text, or an object with one, not {reprlib.repr(text)}"
-                )
-        try:
-            "\n".join([query, *texts, instruction or ""]).encode()
-        except UnicodeEncodeError as error:
-            raise UserError("query, documents: unpaired surrogates such as \\ud800 are not text") from error
-        given = [name for name in self.cosines if any(name in one for one in objects)]
-        columns = {name: self._column(name, objects) for name in [*self.columns, *given]}
-        features = np.stack([self._vector(one, i) for i, one in enumerate(objects)]) if self.features else None
-        return Question(query, texts, columns, features, instruction)
+        if self.reads_text and None in body.texts:
+            raise UserError(f"documents: number {body.texts.index(None)}: expected a text, or an object with one")
+        given = [name for name in self.cosines if any(name in document for document in body.objects)]
+        columns = {name: self._column(name, body.objects) for name in [*self.columns, *given]}
+        texts = [text or "" for text in body.texts]
+        return self.model.scores_of(
+            body.query, texts, columns, body.instruction, budget=self.budget, precision=self.precision
+        )
 
     def _column(self, name: str, documents: Sequence[Mapping[str, Any]]) -> Array:
+        """Read a column of the documents, ``[n]`` float32; NaN if a document has no such field, or null."""
+        values = [document.get(name) for document in documents]
         if not any(name in document for document in documents):
             raise UserError(
                 f'documents: the ranker reads column {name}; give them as {{"text": "…", "{name}": 12.1}}, null or no '
                 "such field where a system did not return one"
             )
-        return _numbers([document.get(name) for document in documents], f"documents: {name}")
-
-    def _vector(self, document: Mapping[str, Any], i: int) -> Array:
-        """Read a document's vector ``[F]``, in the order of ``names``."""
-        values = document.get(FEATURES)
-        if not isinstance(values, list) or len(values) != len(self.features):
-            raise UserError(
-                f"documents: number {i}: the ranker reads {FEATURES}, a list of {len(self.features)} numbers in the "
-                "order of GET /info"
-            )
-        return _numbers(values, f"documents: number {i}: {FEATURES}")
-
-    def scores(self, question: Question) -> Array:
-        """Compute raw scores of a question's documents, ``[n]`` float32."""
-        asked = question.query, question.texts, question.columns
-        if question.features is None:
-            assert isinstance(self.model, RanksTexts)
-            return self.model.scores_of(*asked, question.instruction, budget=self.budget, precision=self.precision)
-        options = {} if self.budget is None else {"budget": self.budget}
-        assert self.inner is not None
-        scores: Array = self.inner.predict(question.features, **options)
-        if isinstance(self.model, Interpolated):
-            scores = self.model.interpolate_given(self.model.with_cosines(*asked), scores)
-        return scores
+        for i, value in enumerate(values):
+            if not (value is None or (type(value) in (int, float) and abs(value) <= FLOAT32)):
+                shown = f"value {i} is {reprlib.repr(value)}; expected a number of float32, or null"
+                raise UserError(f"documents: {name}: {shown}")
+        return np.array(values, dtype=np.float32)
 
 
 def named(rankers: Sequence[str]) -> dict[str, str]:
@@ -164,14 +107,6 @@ def named(rankers: Sequence[str]) -> dict[str, str]:
     if not folders:
         raise UserError("rankers: empty; name a ranker's folder")
     return folders
-
-
-def _numbers(values: list[Any], where: str) -> Array:
-    """Convert a list of numbers to float32, ``[n]``; null becomes NaN."""
-    for i, value in enumerate(values):
-        if not (value is None or (type(value) in (int, float) and abs(value) <= FLOAT32)):
-            raise UserError(f"{where}: value {i} is {reprlib.repr(value)}; expected a number of float32, or null")
-    return np.array(values, dtype=np.float32)
 
 
 class Body:
@@ -198,29 +133,36 @@ class Body:
             raise UserError(f"{documents}: expected texts or objects, not {reprlib.repr(fields.get(documents))}")
         if "query" not in fields:
             raise UserError("query: missing; send a text")
+        self.objects = [one if isinstance(one, dict) else {"text": one} for one in fields[documents]]
+        self.texts: list[str | None] = [one.get("text") for one in self.objects]
+        for i, (one, text) in enumerate(zip(self.objects, self.texts, strict=True)):
+            if "text" in one and not isinstance(text, str):
+                shown = f"expected a text, or an object with one, not {reprlib.repr(text)}"
+                raise UserError(f"{documents}: number {i}: {shown}")
         if (top := fields.get("top_n")) is not None and top < 1:
             raise UserError(f"top_n: expected a whole number from 1, not {top}")
         self.query: str = fields["query"]
-        self.documents: list[Any] = fields[documents]
         self.model: str | None = fields.get("model")
         self.instruction: str | None = fields.get("instruction")
+        try:
+            "\n".join([self.query, *filter(None, self.texts), self.instruction or ""]).encode()
+        except UnicodeEncodeError as error:
+            raise UserError("query, documents: unpaired surrogates such as \\ud800 are not text") from error
         self.top_n: int | None = top
         self.with_documents, self.raw = bool(fields.get(returned)), bool(fields.get("raw_scores"))
 
-    def answer(self, ranker: Ranker, texts: Sequence[str], scores: Array) -> Any:
+    def answer(self, ranker: Ranker, scores: Array) -> Any:
         """Sort documents, best first; equal scores keep the order of the documents."""
         order = np.argsort(-scores, kind="stable")[: self.top_n].tolist()
         calibration = None if self.raw else ranker.model.calibration
         shown = (scores if calibration is None else calibration(scores)).tolist()
         if self.tei:
-            return [
-                {"index": i, "score": shown[i]} | ({"text": texts[i]} if self.with_documents else {}) for i in order
-            ]
+            returned = [{"text": self.texts[i]} if self.with_documents else {} for i in order]
+            return [{"index": i, "score": shown[i], **text} for i, text in zip(order, returned, strict=True)]
         results: list[dict[str, Any]] = [{"index": i, "relevance_score": shown[i]} for i in order]
         if self.with_documents:
             for result in results:
-                document = self.documents[result["index"]]
-                result["document"] = document if isinstance(document, dict) else {"text": document}
+                result["document"] = self.objects[result["index"]]
         return {"id": uuid.uuid4().hex, "object": "list", "model": ranker.name, "results": results}
 
 

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 from typing import Literal
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.serving.limits import Limits
-from rerank.settings.ranges import Count, Port, check_arguments
+from rerank.settings.ranges import Count, Port, Positive, check_arguments
 from rerank.stops import Stopped, name_of
 
 KEY = "RERANK_API_KEY"
 """The environment variable that has the key."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a service; requests beyond one get the status in brackets.
+
+    Attributes:
+        documents: documents of a request at most (413).
+        body: bytes of a request at most (413).
+        queue: requests that are read, wait or are scored at once at most (429).
+        timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
+    """
+
+    documents: Count = 1000
+    body: Count = 2 << 20
+    queue: Count = 64
+    timeout: Positive = 60.0
+
+    def __post_init__(self) -> None:
+        check_arguments(Limits, vars(self))
 
 
 def serve(
@@ -30,19 +50,18 @@ def serve(
     Ctrl-C and SIGTERM let accepted requests finish. If RERANK_API_KEY is set, requests need the key.
 
     Args:
-        rankers: folders of trained models or rankers, as NAME=FOLDER or FOLDER; the first is the default.
+        rankers: folders of text models or rankers, as NAME=FOLDER or FOLDER; the first is the default.
         limits: limits of the service.
         host: address to listen on; 0.0.0.0 is every address of the machine.
         port: port to listen on; 0 takes a free one and prints it.
         precision: floating-point format of the encoders; auto takes bf16 if the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the ranker's own.
+        token_budget: padded tokens per forward pass; null takes the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
     """
     try:
         from rerank.serving.app import server_of
     except ModuleNotFoundError as error:
         raise UserError(f"serve: {error.name} is not installed; pip install 'rerank-direct[serve]'") from error
-    from rerank.scoring.shared import check_scoring
     from rerank.serving.ranker import Ranker, named
 
     folders = named(rankers)
@@ -57,8 +76,6 @@ def serve(
         raise UserError(f"port: {reason}; choose another --port or --host") from error
     with bound:
         loaded = {name: Ranker(name, folder, precision, token_budget, instruction) for name, folder in folders.items()}
-        if len(loaded) == 1:  # of several, they are for the networks
-            check_scoring(next(iter(loaded.values())).model, precision, token_budget)
         server = server_of(loaded, limits, key)
         place = f"[{host}]" if ":" in host else host
         log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])

@@ -12,13 +12,11 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.interpolated import Interpolated
 from rerank.models.load import write_ranker
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.outputs import add_cosines
-from rerank.serving.ranker import Question, Ranker
 from tests.builders import make_lists, make_lists_with_added, write_collection
 
 MODEL = "sentence-transformers/all-MiniLM-L6-v2"
@@ -100,20 +98,6 @@ def test_ranker_raises_for_cosines_of_another_model(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"cosines by .*MiniLM.*, and .* has those of runs/a/best; remove them"):
         rerank.load(tmp_path / "ranker").predict(lists)
-
-
-def test_ranker_of_features_computes_cosines_of_texts(tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
-    network = rerank.MLP(hidden=[4], columns=["bm25"])
-    network.prepare(lists, 1)
-    ranker = Interpolated(network, {"dense": 0.5}, 0.5, cosines={"dense": lists.store.entry("dense").made})
-    expected, part = ranker.predict(lists), slice(*lists.offsets[:2])
-    texts = lists.store.documents.column("text").take(lists.documents[part]).to_pylist()
-    asked = Question(lists.query_texts[0], texts, {}, lists.column("bm25")[part][:, None])
-    ranker.save(tmp_path / "ranker")
-    scores = Ranker("ranker", str(tmp_path / "ranker")).scores(asked)
-    assert scores == pytest.approx(expected[part], abs=1e-3)
 
 
 @pytest.mark.usefixtures("home")

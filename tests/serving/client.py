@@ -17,8 +17,8 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from rerank.serving.app import server_of
-from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
+from rerank.serving.server import Limits
 from tests.forked import Command
 
 OPEN = build_opener(ProxyHandler({}))
@@ -63,9 +63,6 @@ class Client:
         """Counts by their names with labels; every line is as Prometheus writes it."""
         found: dict[str, float] = {}
         for line in self.get("/metrics")[1].splitlines():
-            if line.startswith("#"):
-                assert re.fullmatch(r"# TYPE [a-z_]+ (counter|gauge)", line)
-                continue
             match = re.fullmatch(r"([a-z_]+(?:\{[a-z]+=\"[^\"]+\"\})?) ([0-9.e+-]+)", line)
             assert match, line
             found[match[1]] = float(match[2])

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.features.letor import letor_lists
 from rerank.models.contract import add_to_contract
 from rerank.models.load import write_ranker
 from tests.builders import PROMPT, make_decoder, make_rankers
@@ -13,11 +12,10 @@ from tests.builders import PROMPT, make_decoder, make_rankers
 
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A ranker of every kind."""
+    """A ranker of texts of every kind."""
     place = tmp_path_factory.mktemp("rankers")
     found = make_rankers(place)
     write_ranker(found["text"], {"bm25": 0.3, "dense": 0.2}, 0.5, place / "mixed")
-    write_ranker(found["mlp"], {"bm25": 0.5}, 0.5, place / "mixed-mlp")
     write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion")
     write_ranker(found["text"], {}, 1.0, place / "calibrated")
     add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
@@ -25,9 +23,4 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = str(make_decoder(place / "qwen"))
     decoder = rerank.Decoder(made, template=prompt, instruction="Rank", query_length=16, document_length=32)
     decoder.save(place / "decoder")
-    attention = rerank.SelfAttention(width=8, hidden=8, blocks=1)
-    attention.prepare(letor_lists(place / "train.txt"), 1)
-    (place / "attention").mkdir()
-    attention.save(place / "attention")
-    names = ("mixed", "mixed-mlp", "fusion", "calibrated", "decoder", "attention")
-    return found | {name: place / name for name in names}
+    return {name: place / name for name in ("text", "start", "mixed", "fusion", "calibrated", "decoder")}

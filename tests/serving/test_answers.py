@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,6 @@ QUERY = "shock wave on a blunt body"
 TEXTS = [" ".join(WORDS[i : i + 1 + i % 9]) for i in range(20)]
 BM25 = [20.0 - i for i in range(20)]
 DENSE = [None if i % 3 == 0 else i * 0.37 % 1 for i in range(20)]
-FEATURES = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -56,16 +54,6 @@ def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
     expected = {hit["corpus_id"]: hit["score"] for hit in fusion.rank(QUERY, TEXTS, columns=columns)}
     without = [{name: one[name] for name in one if name != "text"} for one in asked]
     assert client.scores("fusion", "", without) == [expected[i] for i in range(20)]
-
-
-def test_features_are_fields(client: Client, folders: dict[str, Path]) -> None:
-    rows = FEATURES.tolist()
-    for name in ("mlp", "trees", "attention"):
-        expected = load_model(folders[name]).predict(FEATURES).tolist()
-        assert client.scores(name, "", documents(features=rows)) == pytest.approx(expected, abs=1e-5)
-    mixed = load_model(folders["mixed-mlp"])
-    expected = mixed.interpolate_given({"bm25": BM25}, mixed.model.predict(FEATURES)).tolist()
-    assert client.scores("mixed-mlp", "", documents(features=rows, bm25=BM25)) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
@@ -106,11 +94,7 @@ def test_rankers_go_by_their_names(client: Client, folders: dict[str, Path]) -> 
     assert client.scores("again", QUERY, TEXTS) == client.scores("text", QUERY, TEXTS)
     status, answer = client.ask({"model": "txt", "query": "a", "documents": ["b"]})
     assert status == 404 and "did you mean 'text'" in answer["message"]
-    about = {one["name"]: one for one in json.loads(client.get("/info")[1])["models"]}
-    assert set(about) == {*folders, "again"}
-    assert about["mixed"]["columns"] == ["bm25", "dense"] and about["start"]["columns"] == ["bm25"]
-    assert about["trees"]["features"] == ["features/1", "features/2"] and not about["trees"]["reads_text"]
-    assert [name for name in about if about[name]["calibrated"]] == ["calibrated"]
+    assert all(name in answer["message"] for name in (*folders, "again"))
 
 
 def test_metrics_count(client: Client) -> None:
@@ -126,4 +110,3 @@ def test_metrics_count(client: Client) -> None:
     assert more('rerank_documents_total{model="text"}') == len(TEXTS)
     assert more('rerank_scoring_seconds_total{model="text"}') > 0
     assert after["rerank_requests_inside"] == 0
-    assert after["process_resident_memory_bytes"] > 1 << 26

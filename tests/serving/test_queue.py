@@ -15,8 +15,8 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.models.scorer import SCORING_LOCK
-from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
+from rerank.serving.server import Limits
 from tests.serving.client import PATIENCE, process, read_all, thread
 
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
@@ -106,7 +106,7 @@ def test_serve_fails_before_loading(folders: dict[str, Path], capsys: pytest.Cap
             ([text, text], "there is a ranker 'text' already"),
             (["--rankers=[]"], "rankers: empty"),
             ([text, "--queue=0"], "queue: must be at least 1"),
-            ([str(folders["trees"]), "--port=0", "--precision=bf16"], "precision: LightGBM scores"),
+            ([str(folders["text"].parent / "trees"), "--port=0"], "reads features, not texts"),
         ):
             assert main(["serve", *words]) == 2
             assert message in capsys.readouterr().err

@@ -20,7 +20,7 @@ GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
 
 @pytest.fixture(scope="module")
 def client(folders: dict[str, Path]) -> Iterator[Client]:
-    names = ("text", "mixed", "mlp", "trees", "fusion", "decoder")
+    names = ("text", "mixed", "fusion", "decoder")
     limits = (f"--documents={DOCUMENTS}", f"--body={BODY}", "--timeout=2")
     environment = {"RERANK_API_KEY": f"{KEY}\n"}  # as files of secrets end
     with process(*(folders[name] for name in names), *limits, environment=environment) as stranger:
@@ -57,9 +57,6 @@ BODIES: list[tuple[bytes, int, str]] = [
     # inputs of other rankers
     (question(model="mixed"), 400, "the ranker reads column bm25"),
     *((question(model="fusion", documents=[{"bm25": 1, "dense": x}]), 400, "value 0") for x in ("1", True, 1e39)),
-    (question(model="mlp"), 400, "the ranker reads features"),
-    (question(model="mlp", documents=[{"features": [1]}]), 400, "a list of 2 numbers"),
-    (question(model="mlp", documents=[{"features": [1, None]}]), 400, "has no value for 1 candidates"),
     # limits
     (question(documents=["a"] * (DOCUMENTS + 1)), 413, "51 documents; send at most 50"),
     (b" " * (5 << 20), 413, f"more than {BODY} bytes"),
@@ -81,8 +78,7 @@ def test_instruction_changes_scores_of_decoder(client: Client) -> None:
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic x"}])
 def test_key_is_needed(client: Client, header: dict[str, str]) -> None:
     stranger = Client(client.port, **header)
-    for path in ("/info", "/metrics"):
-        assert stranger.get(path)[0] == 401 and client.get(path)[0] == 200
+    assert stranger.get("/metrics")[0] == 401 and client.get("/metrics")[0] == 200
     assert stranger.ask(GOOD)[0] == 401
     assert stranger.get("/health")[0] == 200
 

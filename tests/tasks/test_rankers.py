@@ -20,7 +20,6 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
-from rerank.serving.ranker import Question, Ranker
 from tests.builders import PROMPT, make_decoder, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
@@ -89,14 +88,10 @@ def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -
     assert "Interpolated" in repr(RerankTransformer(ranker))
 
 
-def test_ranker_of_vectors_takes_features_and_columns(place: Path, lists: Lists, tmp_path: Path) -> None:
+def test_ranker_of_vectors_takes_features_and_columns(lists: Lists) -> None:
     model = rerank.MLP(hidden=[4], columns=["bm25"])
     model.prepare(lists, 1)
     ranker = Interpolated(model, {"dense": 1.0}, text=1)
-    features, columns = np.array([[1], [2], [4]], np.float32), {"dense": np.array([1, np.nan, 3], np.float32)}
-    ranker.save(tmp_path / "ranker")
-    scores = Ranker("ranker", str(tmp_path / "ranker")).scores(Question("", [""] * 3, columns, features))
-    assert scores.tolist() == ranker.interpolate_given(columns, model.predict(features)).tolist()
     text = rerank.rerank_lists(model, lists)
     expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
     assert ids(rerank.rerank_lists(ranker, lists)) == expected_run
