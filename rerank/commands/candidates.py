@@ -66,9 +66,7 @@ def add(
 ) -> None:
     """Add columns of scores to a lists folder, or remove some.
 
-    Scores come from files, a trained model, or an embedding model.
-
-    If the command was killed, the same command finishes the work.
+    Scores come from files, a trained model or an embedding model. A killed command finishes its work when repeated.
 
     Args:
         lists: lists folder.
@@ -77,7 +75,7 @@ def add(
         embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
         name: name of the model's column; null takes the name of the run folder, or "cosine-" and that of the embedding
             model.
-        drop: columns to remove, before others are added.
+        drop: columns to remove.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
         no_interpolation: scores of the model alone, if its folder interpolates it with columns.
@@ -85,69 +83,40 @@ def add(
         token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
         instruction: instruction for queries without one, if the model's prompt has a place for it.
     """
-    from rerank.lists.add import add_runs, read_column
-    from rerank.lists.columns import check_name, named_files
-    from rerank.lists.store import Store
-    from rerank.lists.view import Lists
-    from rerank.models.load import load_model
-    from rerank.models.weights import find_model
-    from rerank.scoring.in_sample import check_out_of_sample
-    from rerank.scoring.shared import check_scoring
-
-    if not (run or model or embed or drop):
-        raise UserError(
-            "add: nothing to add or remove; give --run NAME=FILE, --model FOLDER, --embed MODEL or --drop NAME"
-        )
-    if not (model or embed):
-        check_unused("has no effect on a file's column; write --run NAME=FILE", add, name=name)
-        check_unused("has no effect without --model or --embed; leave it out", add, precision=precision)
+    sources = {"--run": run, "--model": model, "--embed": embed, "--drop": drop}
+    chosen = [name for name, value in sources.items() if value]
+    if len(chosen) != 1:
+        raise UserError("add: give one of --run NAME=FILE, --model FOLDER, --embed MODEL and --drop NAME")
+    useless: dict[str, Any] = {} if model or embed else {"name": name, "precision": precision}
     if not model:
-        alone = {
-            "in_sample": in_sample,
-            "token_budget": token_budget,
-            "no_interpolation": no_interpolation,
-            "instruction": instruction,
-        }
-        check_unused("has no effect without --model; leave it out", add, **alone)
-    if model and embed:
-        raise UserError("--model: cannot be combined with --embed; use one at a time")
-    files = named_files(run or [])
-    if drop:  # only once what comes in its place can be read
-        every = Lists.open(lists).with_added()
-        for path in files.values():
-            read_column(every, path)
-        if every.store.order in drop:
-            raise UserError(f"{lists}: is in the order of column {every.store.order}, which therefore stays")
-        if name is not None:
-            check_name(name)
-        if model is not None:
-            scorer = load_model(model, not no_interpolation, instruction)
-            check_scoring(scorer, precision, token_budget)
-            scorer.check(scorer.completed(every.select(slice(0, 1))))
-            if not in_sample:
-                check_out_of_sample(every, model)
-        if embed is not None:
-            find_model(embed)
-    for column in drop or []:
+        useless |= {"token_budget": token_budget, "in_sample": in_sample}
+        useless |= {"no_interpolation": no_interpolation, "instruction": instruction}
+    check_unused(f"has no effect with {chosen[0]}; leave it out", add, **useless)
+    if run:
+        from rerank.lists.add import add_runs
+        from rerank.lists.columns import named_files
+
+        add_runs(lists, named_files(run))
+    elif drop:
+        from rerank.lists.store import Store
+
         store = Store.open(lists)
-        if column in store.column_names or not (files or model or embed):
+        for column in drop:
             store.drop_column(column)
-        else:  # a killed command has removed it
-            log.info("%s: has no column %s to remove", lists, column)
-    if files:
-        add_runs(lists, files)
-    if model is not None:
+    elif embed:
+        from rerank.scoring.outputs import add_cosines
+
+        add_cosines(lists, embed, name, precision=precision)
+    elif model:
         from rerank.scoring.outputs import add_model
 
         add_model(
-            *(lists, model, name),
+            lists,
+            model,
+            name,
             precision=precision,
             budget=token_budget,
             in_sample=in_sample,
             interpolate=not no_interpolation,
             instruction=instruction,
         )
-    if embed is not None:
-        from rerank.scoring.outputs import add_cosines
-
-        add_cosines(lists, embed, name, precision=precision)

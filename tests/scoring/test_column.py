@@ -92,7 +92,6 @@ def test_add_model_raises_for_training_queries(
     message = f"was trained on {len(trained)} of these 12 queries, e.g. {trained[0]!r}"
     assert message in capsys.readouterr().err
     assert main([*command, "--in-sample"]) == 0
-    assert main([*command, "--drop", "x"]) == 2 and "x" in Lists.open(tmp_path / "lists").store.column_names
     load_model(run / "best", interpolate=False).save(tmp_path / "copy")
     assert shared_queries(lists, tmp_path / "copy") == trained, "a copy knows it, too"
     assert main(["add", "--lists", str(tmp_path / "other" / "lists"), "--model", str(run / "best")]) == 0

@@ -149,7 +149,6 @@ def test_instruction_is_refused_without_a_place(decoder: Path, place: Path, caps
             words += ["--model", str(model), "--lists", lists, "--instruction", "Find wings"]
             assert main(words) == 2
             assert ("instruction: " if model.name != "fusion" else "without a model") in capsys.readouterr().err, model
-    assert main(["add", "--lists", lists, "--drop", "dense", "--instruction", "Find wings"]) == 2
     words = ["auto", "--train", lists, "--output", str(decoder / "auto"), "--instruction", "Find wings"]
     assert main(words) == 2 and main([*words, "--models", str(place / "best")]) == 2
 
