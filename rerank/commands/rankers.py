@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 from rerank import selection, tasks
-from rerank.commands.options import check_output
+from rerank.commands.options import HELP, check_output, help_page
 from rerank.errors import UserError
 from rerank.progress import is_main, log
 from rerank.storage.files import check_apart
+
+TRAIN_HELP = files("rerank.commands").joinpath("train.txt").read_text("utf-8").rstrip()
 
 
 def auto(**asked: Any) -> str:
@@ -27,11 +30,10 @@ def auto(**asked: Any) -> str:
 
 def train(argv: Sequence[str]) -> None:
     """Train a reranker, or resume where an interrupted run stopped."""
-    from rerank.commands.train_help import help_for
-    from rerank.training.configuration import configuration
+    from rerank.training.configuration import configuration, train_parser
 
-    if (text := help_for(argv)) is not None:
-        print(text)
+    if HELP & set(argv):  # one screen, or with "all" a paragraph per option
+        print(help_page(train_parser()) if argv[-1] == "all" else TRAIN_HELP)
         return
     words = [word for word in argv if word not in ("--dry_run", "--dry-run")]
     config, output = configuration(words)

@@ -1,4 +1,4 @@
-"""``rerank show``: the losses, models, measures and collections that can be named."""
+"""``rerank show``: the classes that options and configurations can name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
 from rerank.commands.options import without_markup
 from rerank.errors import UserError, nearest
@@ -16,89 +16,97 @@ DIRECT = "Relaxations: DirectMetric makes a measure (`rerank show measures`) dif
 SUM = "Terms: a sum of losses, each with a target (the relevance labels or a column), a weight and a scaling"
 
 
-def show(what: Literal["losses", "models", "measures", "collections"], name: str | None = None) -> str:
-    """List losses, models, measures or collections, or explain a loss.
+Kinds = dict[str, dict[str, Any]]
+"""Classes by name, by the heading of their group."""
+
+
+def show(
+    what: Literal["losses", "models", "data", "samplers", "measures", "collections"], name: str | None = None
+) -> str:
+    """List what options can name, or explain one entry.
 
     Args:
-        what: losses, models, measures or collections.
-        name: loss or relaxation to explain: formula, parameters, paper.
+        what: losses, models, data, samplers, measures or collections.
+        name: the one to explain: parameters, formula, paper.
     """
+    tables = {"losses": losses, "models": models, "data": data, "samplers": samplers}
+    groups, note = (tables | {"measures": measures, "collections": collections})[what]()
+    kinds = {key: kind for group in groups.values() for key, kind in group.items()}
     if name is not None:
-        if what != "losses":
-            raise UserError(f"{name}: only losses are explained; see the documentation of {what}")
-        return explain(name)
-    groups, note = {"losses": losses, "models": models, "measures": measures, "collections": collections}[what]()
-    width = max(len(key) for lines in groups.values() for key in lines)
+        if name not in kinds:
+            raise UserError(f"{name}: not one of the {what}{nearest(name, kinds)}; `rerank show {what}` lists them")
+        return explain(name, kinds[name])
+    width = max(map(len, kinds))
     parts = []
-    for head, lines in groups.items():
+    for head, group in groups.items():
         entries = textwrap.wrap(head, screen())
-        for key, text in lines.items():
+        for key, kind in group.items():
+            text = without_markup((inspect.getdoc(kind) or "").partition("\n")[0])
             first, others = f"  {key:<{width}}  ", " " * (width + 4)
-            entries += textwrap.wrap(without_markup(text), screen(), initial_indent=first, subsequent_indent=others)
+            entries += textwrap.wrap(text, screen(), initial_indent=first, subsequent_indent=others)
         parts.append("\n".join(entries))
     return "\n\n".join([*parts, "\n".join(textwrap.wrap(note, screen()))])
 
 
-Lines = dict[str, dict[str, str]]
-"""The first line of each entry's docstring, by name, by the heading of its group."""
+def losses() -> tuple[Kinds, str]:
+    """Group losses, relaxations and parts of a weighted sum."""
+    from rerank import losses, relaxations
 
-
-def losses() -> tuple[Lines, str]:
-    """Describe losses, relaxations and parts of a weighted sum."""
-    groups = {head: first_lines(kinds) for head, kinds in _losses().items()}
     note = "`rerank show losses NAME` prints formula, parameters and paper. All take reduction='mean', 'sum' or 'none'."
-    return groups, note
+    return {"": losses.load_all(), DIRECT: relaxations.load_all(), SUM: losses.load_parts()}, note
 
 
-def models() -> tuple[Lines, str]:
-    """Describe models and normalisers of features."""
+def models() -> tuple[Kinds, str]:
+    """Group models and normalisers of features."""
     from rerank.features.normalise import NORMALISERS
     from rerank.models.load import MODELS
 
-    note = "`rerank train --model.help NAME` lists a model's settings. Name a model of your own by its import path."
-    return {"": first_lines(loaded(MODELS)), "Normalisers of features": first_lines(loaded(NORMALISERS))}, note
+    note = "`rerank show models NAME` explains a model's settings. Name a model of your own by its import path."
+    return {"": _loaded(MODELS), "Normalisers of features": _loaded(NORMALISERS)}, note
 
 
-def measures() -> tuple[Lines, str]:
-    """Describe the measures that can be trained on and monitored."""
+def data() -> tuple[Kinds, str]:
+    """Find the sources of training lists."""
+    from rerank.training.configuration import DATA
+
+    return {"": _loaded(DATA)}, "`rerank show data NAME` explains the keys of one of them."
+
+
+def samplers() -> tuple[Kinds, str]:
+    """Find the samplers of candidates."""
+    from rerank.training.configuration import SAMPLERS
+
+    return {"": _loaded(SAMPLERS)}, "`rerank show samplers NAME` explains the keys of one of them."
+
+
+def measures() -> tuple[Kinds, str]:
+    """Find the measures that can be trained on and monitored."""
     from rerank.measures.names import MEASURES
 
     note = "Names are those of ir-measures, such as nDCG@10 or AP(rel=2); `rerank evaluate` takes all of ir-measures."
-    return {"": first_lines(MEASURES)}, note
+    return {"": dict(MEASURES)}, note
 
 
-def collections() -> tuple[Lines, str]:
-    """Describe the collections that can be read."""
+def collections() -> tuple[Kinds, str]:
+    """Find the collections that can be read."""
     from rerank.collections.names import KINDS, DemoCollection, IrDataset
 
     kinds = {"an id": IrDataset, "demo": DemoCollection} | {f"{prefix}:": kind for prefix, kind in KINDS.items()}
-    return {"": first_lines(kinds)}, "Files may be compressed: .gz, .xz, .zst, .bz2."
+    return {"": kinds}, "Files may be compressed: .gz, .xz, .zst, .bz2."
 
 
-def explain(name: str) -> str:
-    """Format the signature and the docstring of a loss or relaxation."""
-    kinds = {key: kind for group in _losses().values() for key, kind in group.items()}
-    if name not in kinds:
-        raise UserError(f"{name}: unknown loss{nearest(name, kinds)}; `rerank show losses` lists all")
-    parameters = inspect.signature(kinds[name]).parameters.values()
+def explain(name: str, kind: Any) -> str:
+    """Format the signature and the docstrings of a class."""
+    texts = [inspect.getdoc(kind), inspect.getdoc(vars(kind).get("__init__"))]
+    parameters = inspect.signature(kind).parameters.values()
     arguments = [
         parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
         for parameter in parameters
-        if parameter.name != "reduction"
+        if parameter.name != "reduction"  # every loss has it
     ]
-    return f"{name}({', '.join(arguments)})\n\n{without_markup(inspect.getdoc(kinds[name]) or '')}"
+    return "\n\n".join([f"{name}({', '.join(arguments)})", *(without_markup(text) for text in texts if text)])
 
 
-def loaded(homes: Mapping[str, str]) -> dict[str, object]:
+def _loaded(homes: Mapping[str, str]) -> dict[str, Any]:
     """Import the classes of a table of modules by class name."""
     return {name: getattr(import_module(module), name) for name, module in homes.items()}
-
-
-def first_lines(kinds: Mapping[str, object]) -> dict[str, str]:
-    """Take the first line of each docstring."""
-    return {name: (inspect.getdoc(kind) or "").partition("\n")[0] for name, kind in kinds.items()}
-
-
-def _losses() -> dict[str, dict[str, type]]:
-    all_losses, relaxations = import_module("rerank.losses"), import_module("rerank.relaxations")
-    return {"": all_losses.load_all(), DIRECT: relaxations.load_all(), SUM: all_losses.load_parts()}
