@@ -17,7 +17,7 @@ from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.progress import log, tqdm
-from rerank.retrieval.bm25 import PAIRS, ScoreDocuments
+from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.runs import Run, write_run
 from rerank.storage.arrow import Array, batched, write_arrow
@@ -53,7 +53,6 @@ def build_lists(
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
     add_relevant: bool = False,
-    score_added: ScoreDocuments | None = None,
     keep_self: bool = False,
     replace: bool = False,
 ) -> Lists:
@@ -69,7 +68,6 @@ def build_lists(
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
         add_relevant: add relevant documents that the first stage missed to the lists (for training only).
-        score_added: the first stage's scores of those; None if it cannot score them.
         keep_self: keep a document that is the query itself (the same id, and the query's text) among its candidates.
             Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
         replace: replace existing lists; anything else in their place is refused.
@@ -108,7 +106,7 @@ def build_lists(
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             progress = tqdm(queries, desc="lists", unit=" queries", disable=None)
             for some in batched(progress, max(1, PAIRS // (depth * len(pool.runs)))):
-                found = [_candidates(pool, query, depth, relevant, rows, score_added) for query in some]
+                found = [_candidates(pool, query, depth, relevant, rows) for query in some]
                 _write(writer, pool.columns, some, found, qrels, rows, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
@@ -177,22 +175,15 @@ class _Documents:
 
 
 def _candidates(
-    pool: Pool,
-    query: Query,
-    depth: int,
-    relevant: Qrels,
-    rows: Mapping[str, int],
-    score_added: ScoreDocuments | None,
+    pool: Pool, query: Query, depth: int, relevant: Qrels, rows: Mapping[str, int]
 ) -> tuple[list[str], Array, int]:
     """Return the candidates of a query, their scores, ``[n, columns]``, and the number of added ones at the end."""
     documents, scores = pool.candidates(query.id, depth)
     there = set(documents)
     missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
     added = [id for id in missed if rows[id] != LACKING]
-    said = np.full((len(added), len(pool.columns)), np.nan)  # the other systems were not asked
-    if score_added is not None and ORDER in pool.columns:
-        said[:, pool.columns.index(ORDER)] = score_added(query, added)
-    return documents + added, np.concatenate([scores, said]), len(added)
+    unknown = np.full((len(added), len(pool.columns)), np.nan)
+    return documents + added, np.concatenate([scores, unknown]), len(added)
 
 
 def _write(

@@ -8,7 +8,6 @@ import numpy as np
 
 from rerank.errors import UserError, one_line
 from rerank.lists.view import Lists
-from rerank.progress import log
 from rerank.storage.arrow import Array
 
 
@@ -19,27 +18,6 @@ def check_added(lists: Lists, names: Sequence[str]) -> None:
         raise UserError(
             f"{lists.store}: {names[int(unknown.argmax())]} has no value for the relevant documents that were added, "
             "which would give them away; make the lists without --add-relevant, or leave the column out"
-        )
-
-
-def warn_of_added(train: Lists, names: Sequence[str]) -> None:
-    """Warn of columns that give added candidates away: all of them score below the last candidate of their lists.
-
-    That is so in the column that orders lists which are cut at their depth. A model that reads it learns that low is
-    good, which is true of its training lists alone.
-    """
-    before = np.concatenate([[0], np.cumsum(train.store.added_rows[train.rows])])
-    some = train.select(np.flatnonzero(np.diff(before[train.offsets])))
-    if not len(some):
-        return
-    added, values = some.store.added_rows[some.rows], some.matrix(names)
-    lowest = np.minimum.reduceat(np.where(added[:, None], np.inf, values), some.offsets[:-1])
-    below = (values <= np.repeat(lowest, some.lengths, axis=0))[added]
-    for column in np.flatnonzero(below.all(axis=0)).tolist():
-        log.warning(
-            "%s: all %d relevant documents that were added score below the other candidates in column %s, so that "
-            "a model would learn to rank low scores first; make the lists without --add-relevant",
-            *(train, len(below), names[column]),
         )
 
 

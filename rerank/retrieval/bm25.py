@@ -8,11 +8,11 @@ import mmap
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -189,19 +189,6 @@ class BM25:
                         raise UserError(f"{index}: has several documents of the id {id!r}; index it again, each once")
                     yield hits
 
-    @contextlib.contextmanager
-    def scorer(self, index: Path) -> Iterator[ScoreDocuments]:
-        """Open an index to score documents by their ids, as a search would, but for ties; 0 without a common term."""
-        score = java_class("io.anserini.index.IndexReaderUtils").computeQueryDocumentScoreWithSimilarityAndAnalyzer
-        with open_index(index) as searcher:
-            self.configure(searcher, index)
-            about = searcher.get_similarity(), searcher.get_analyzer()
-
-            def scores(query: Query, ids: Sequence[str]) -> list[float]:
-                return [round(score(searcher.reader, id, java_text(query), *about), 4) for id in ids]
-
-            yield scores
-
     def configure(self, searcher: Any, index: Path) -> None:
         """Set the parameters of an open index."""
         searcher.set_bm25(float(self.k1), float(self.b))
@@ -217,7 +204,3 @@ class BM25:
 def java_text(query: Query) -> str:
     """Return a query's text without halves of surrogate pairs, which Java's strings cannot take."""
     return query.text.encode(errors="replace").decode()
-
-
-ScoreDocuments: TypeAlias = Callable[[Query, Sequence[str]], list[float]]
-"""From a query and ids of documents to BM25's scores."""

@@ -18,7 +18,7 @@ from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, S
 if TYPE_CHECKING:
     from rerank.collections import Collection, Query
     from rerank.lists.view import Lists
-    from rerank.retrieval.bm25 import BM25, ScoreDocuments
+    from rerank.retrieval.bm25 import BM25
 
 
 @dataclass(frozen=True)
@@ -164,14 +164,11 @@ def retrieve(
         runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
         paths = {name: str(form) if isinstance(form, str | Path) else "in memory" for name, form in forms.items()}
         retriever: dict[str, Any] = {"run": paths} if forms else {}
-        score_added: ScoreDocuments | None = None
         if search is not None:
             index = search.searched_index(source)
             model = search.model()
             runs = {ORDER: model.search(index, wanted, depth, search.threads, folder.parent), **runs}
             retriever |= {"bm25": vars(model)}
-            if add_relevant:
-                score_added = opened.enter_context(model.scorer(index))
         if dense is not None:
             from rerank.models.text.cosines import Embedder
 
@@ -187,7 +184,6 @@ def retrieve(
             qrels=judgments,
             retriever=retriever,
             add_relevant=add_relevant,
-            score_added=score_added,
             keep_self=keep_self,
             replace=overwrite,
         )

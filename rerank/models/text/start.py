@@ -82,8 +82,9 @@ class Start(nn.Module):
                 lists.select([]).column(name)
             except UserError as error:
                 raise UserError(f"the model starts from column {name}; {error}") from error
-        if self.columns:
-            check_added(lists, self.columns)
+        # Added documents have the lowest z of the column that orders the lists, as all below its depth have.
+        if others := [name for name in self.columns if name != lists.store.order]:
+            check_added(lists, others)
 
     def of_lists(self, lists: Lists, rows: Array) -> Tensor:
         """Return the z of candidates of a store, ``[n, C]``."""

@@ -14,7 +14,7 @@ from rerank.errors import UserError, needed
 from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model
-from rerank.models.columns import check_added, warn_of_added
+from rerank.models.columns import check_added
 from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
@@ -55,7 +55,6 @@ class Trees(Model):
     def prepare(self, train: Lists) -> None:
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
-        warn_of_added(train, self.names)
 
     def check(self, lists: Lists) -> None:
         check_columns(lists, self.names, self.columns)

@@ -14,7 +14,6 @@ from rerank.features.normalise import Normaliser, find_normaliser
 from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import drawn_from
-from rerank.models.columns import warn_of_added
 from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.scorer import Scorer
 from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
@@ -48,7 +47,6 @@ class FeatureNetwork(Scorer):
 
     def prepare(self, train: Lists, seed: int) -> None:
         self.names = columns_of(train, self.columns)
-        warn_of_added(train, self.names)
         if self.normalisers:
             values, offsets = vectors(train, self.names), train.offsets
             check_known(train, self.names, values)

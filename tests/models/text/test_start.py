@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -137,14 +138,18 @@ def test_missing_columns_are_refused(tiny_model: Path, lists: Lists) -> None:
     assert model.rank("a", [], columns={"bm25": []}) == []
 
 
-def test_columns_without_values_of_added_documents_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+def test_added_documents_have_the_lowest_z_of_the_order_and_need_values_of_other_columns(
+    tiny_model: Path, tmp_path: Path
+) -> None:
     lists = make_lists_with_added(tmp_path)
-    assert np.isnan(lists.store.column("bm25")[lists.store.added_rows]).all(), "a run does not say it"
-    model = start(tiny_model)
-    model.inputs(lists)
-    with pytest.raises(UserError, match="has no value for the relevant documents that were added"):
-        model.inputs(lists.with_added())
-    values = np.where(lists.store.added_rows, 1.0, np.nan)
-    lists.store.add_column("full", np.where(np.isnan(values), 2.0, values))
-    scores = start(tiny_model, start="full").predict(lists.with_added())
-    assert np.isfinite(scores).all()
+    added = lists.store.added_rows
+    assert np.isnan(lists.store.column("bm25")[added]).all()
+    z = lists.store.scaled("bm25", 100)
+    for first, last in pairwise([0, *lists.store.ends.tolist()]):
+        assert set(z[first:last][added[first:last]]) <= {z[first:last].min()}
+    assert np.isfinite(start(tiny_model).predict(lists.with_added())).all()
+    lists.store.add_column("gaps", np.where(added, np.nan, 2.0))
+    lists.store.add_column("full", np.where(added, 1.0, 2.0))
+    with pytest.raises(UserError, match="gaps has no value for the relevant documents that were added"):
+        start(tiny_model, start="gaps").inputs(lists.with_added())
+    assert np.isfinite(start(tiny_model, start="full").predict(lists.with_added())).all()
