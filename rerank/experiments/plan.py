@@ -21,7 +21,7 @@ from rerank.settings.ranges import check_arguments
 from rerank.storage.fingerprint import fingerprint
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
-from rerank.training.fingerprint import measured_hashes, resolve_data, resolve_settings
+from rerank.training.run_folder import measured_hashes, resolve_data, resolve_settings
 
 SHOWN = 12
 """Characters of a fingerprint at the end of a folder's name."""

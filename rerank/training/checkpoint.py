@@ -39,6 +39,7 @@ class State:
     lists: int = 0
     dead: int = 0
     skipped: int = 0
+    logged: int = 0  # bytes of metrics.jsonl
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     start: dict[str, Measured] = field(default_factory=dict)  # the model before its first step, by split
 

@@ -86,8 +86,7 @@ class TrainConfig:
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
             and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.
         patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
-        checkpoint_every: optimizer steps between checkpoints; one is written at the end of an epoch as well, unless the
-            last one is only seconds old.
+        checkpoint_every: optimizer steps between checkpoints. Ctrl-C and SIGTERM write one as well.
         tracker: trackers of Accelerate to log to as well, such as [tensorboard] or [wandb, mlflow]; None is TensorBoard
             if it is installed (events are in the run folder), [] is none.
     """

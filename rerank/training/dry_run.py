@@ -20,8 +20,6 @@ from rerank.progress import duration, log
 from rerank.scoring.shared import score_shared
 from rerank.training.batches import Batches
 from rerank.training.config import TrainConfig, check_values
-from rerank.training.fingerprint import resolve
-from rerank.training.fit import as_yaml
 from rerank.training.run_folder import RunFolder
 from rerank.training.trainer import Trainer
 
@@ -40,7 +38,7 @@ def dry_run(config: TrainConfig, output: str) -> str:
     """
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
-    RunFolder(output, resolve(config, splits), "").check()
+    RunFolder(output, config, splits).check()
     measured = {"validation": splits.validation, "test": splits.test if config.test else None}
     for lists in (splits.train, *measured.values()):
         if lists is not None:
@@ -73,7 +71,7 @@ def _timed_steps(config: TrainConfig, train: Lists) -> tuple[int, int, float]:
     """Make three steps; return the run's number of steps and of lists, and the lists per second after the first."""
     trial = replace(config, epochs=1, steps_per_epoch=3, patience=None, select_epoch_by=None, tracker=[])
     with TemporaryDirectory() as folder:
-        trainer = Trainer(trial, Splits(train, None, None), RunFolder(Path(folder) / "run", {}, as_yaml(trial)))
+        trainer = Trainer(RunFolder(Path(folder) / "run", trial, Splits(train, None, None)))
         trainer.run()
         lines = (Path(folder) / "run" / "metrics.jsonl").read_text().splitlines()
     first, *_, last = (json.loads(line)["lists/s"] for line in lines[:3])

@@ -10,8 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
-
 from rerank.errors import UserError
 from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
@@ -19,12 +17,10 @@ from rerank.models.contract import INTERPOLATION, read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
-from rerank.settings.described import described
 from rerank.storage.locks import exclusive_lock
 from rerank.training.config import TrainConfig, check_values
-from rerank.training.fingerprint import resolve
 from rerank.training.results import Results
-from rerank.training.run_folder import RunFolder
+from rerank.training.run_folder import RunFolder, as_yaml
 from rerank.training.trainer import Trainer
 from rerank.training.trees import TreeTrainer
 
@@ -89,11 +85,6 @@ class Training:
         return self.model if weights is None else Interpolated(self.model, **weights)
 
 
-def as_yaml(config: TrainConfig) -> str:
-    """Write a configuration as the YAML that ``rerank train --config`` reads."""
-    return yaml.safe_dump(described(config), sort_keys=False)
-
-
 def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None) -> Training:
     """Train a reranker, or resume an interrupted run of the same training; a finished one is returned.
 
@@ -122,7 +113,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
     trees = isinstance(config.model, Trees)
     check_values(config, type(config.loss) if config.loss else None, trees=trees)
     splits = config.data.splits(config.seed)
-    folder = RunFolder(output, resolve(config, splits), as_yaml(config))
+    folder = RunFolder(output, config, splits)
     if expected not in (None, folder.fingerprint):
         raise UserError("data or initial model changed since the training was planned; start again")
     folder.check()
@@ -131,7 +122,7 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
         log.info("%s is complete; name another output to train again", output)
         return Training(folder.path, config, folder.fingerprint, results)
     with log_file(folder.path), exclusive_lock(folder.path) if is_main() else nullcontext(), exact_float32():
-        results = folder.finished() or (TreeTrainer if trees else Trainer)(config, splits, folder).run()
+        results = folder.finished() or (TreeTrainer if trees else Trainer)(folder).run()
         for line in str(results).splitlines():
             log.info("%s", line)
     return Training(folder.path, config, folder.fingerprint, results)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
+from rerank.scoring.together import PATIENCE
 from rerank.training.accumulate import MemoryLimits
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from accelerate.utils import FullyShardedDataParallelPlugin
 
     from rerank.training.config import TrainConfig
-
-PATIENCE = timedelta(hours=2)
-"""Time that a process waits for another, which may be the only one to measure and to write."""
 
 MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 """Accelerate's name of each precision."""

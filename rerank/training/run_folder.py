@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
-from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,20 +21,24 @@ import yaml
 
 import rerank
 from rerank.errors import UserError
+from rerank.lists.content import content_hashes
+from rerank.losses.terms import columns_of
 from rerank.models.card import dataset_of, make_card, write_card
-from rerank.models.contract import INTERPOLATION, add_to_contract, read_contract
+from rerank.models.contract import INTERPOLATION, add_to_contract, hash_model, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
+from rerank.settings.described import described
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
 from rerank.storage.fingerprint import fingerprint, first_difference
+from rerank.storage.fingerprint import resolve as resolve_value
 from rerank.training.results import Results
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
     from rerank.lists.view import Lists
-    from rerank.models.base import Model
     from rerank.models.interpolated import Interpolated
     from rerank.storage.arrow import Array
+    from rerank.training.config import TrainConfig
 
 
 FINGERPRINT = "fingerprint.json"
@@ -49,7 +51,7 @@ TEST_RUN = "test.trec"
 """The best model's run over the test lists."""
 
 ENVIRONMENT = "environment.json"
-"""Command, code, packages and hardware of the last start, and its seconds."""
+"""Command, packages and hardware of the last start, and its seconds."""
 
 CHECKPOINTS = "checkpoints"
 """Folder from which an interrupted run resumes."""
@@ -57,8 +59,50 @@ CHECKPOINTS = "checkpoints"
 GIVEN = "lists"
 """Folder of lists that were given in memory."""
 
+NEUTRAL = ("data", "model", "tracker", "checkpoint_every")
+"""Settings that change no result, or count by content."""
+
 PACKAGES = ("accelerate", "lightgbm", "numpy", "pyarrow", "tokenizers", "torch", "transformers", "xgboost")
 """Packages whose versions may change a result's last digits."""
+
+
+def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
+    """List everything that decides the results of a training run, made of mappings, lists, strings and numbers.
+
+    Lists count by their content, and an initial model by its files, so that folders may be moved.
+    """
+    return {**resolve_settings(config), "data": resolve_data(config, splits)}
+
+
+def resolve_settings(config: TrainConfig) -> dict[str, Any]:
+    """List the settings that count, without the data."""
+    counted = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in NEUTRAL}
+    model: dict[str, Any] = resolve_value(config.model)
+    if (folder := getattr(config.model, "folder", None)) is not None:
+        model["name"] = hash_model(folder)
+    return {**resolve_value(counted), "model": model}
+
+
+def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:
+    """Hash the content of the lists, with the columns that the training run reads."""
+    columns = config.model.columns
+    return {
+        "train": content_hashes(splits.train, [*columns, *columns_of(config.loss), *config.sampler.columns]),
+        "validation": measured_hashes(splits.validation, columns),
+        "test": measured_hashes(splits.test, columns) if config.test else None,
+    }
+
+
+def measured_hashes(lists: Lists | None, columns: Sequence[str]) -> dict[str, str] | None:
+    """Hash lists that are measured, with the first stage's scores."""
+    if lists is None:
+        return None
+    return content_hashes(lists, [*columns, *filter(None, [lists.store.order])])
+
+
+def as_yaml(config: TrainConfig) -> str:
+    """Write a configuration as the YAML that ``rerank train --config`` reads."""
+    return yaml.safe_dump(described(config), sort_keys=False)
 
 
 def check_unbegun(path: Path) -> None:
@@ -69,21 +113,18 @@ def check_unbegun(path: Path) -> None:
 
 
 class RunFolder:
-    """One run: fingerprint, configuration, environment, log, metrics, results, ``checkpoints/`` and ``best/``.
+    """The folder of one run.
 
     Args:
         path: the folder.
-        resolved: everything that decides the results, from :func:`rerank.training.fingerprint.resolve`.
-        config: the configuration as YAML.
+        config: the configuration.
+        splits: its lists.
     """
 
-    def __init__(self, path: str | Path, resolved: Mapping[str, Any], config: str) -> None:
-        self.path, self.config = Path(path), config
-        self.resolved, self.fingerprint = dict(resolved), fingerprint(resolved)
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best"
+    def __init__(self, path: str | Path, config: TrainConfig, splits: Splits) -> None:
+        self.path, self.best, self.config, self.splits = Path(path), Path(path) / "best", config, splits
+        self.resolved = resolve(config, splits)
+        self.fingerprint = fingerprint(self.resolved)
 
     def check(self) -> None:
         """Raise if the folder holds something else, or another run; write nothing."""
@@ -105,55 +146,53 @@ class RunFolder:
         if not (self.path / FINGERPRINT).exists():
             write_json(self.path / FINGERPRINT, self.resolved)
         (self.path / CHECKPOINTS).mkdir(exist_ok=True)
-        if not (self.path / "config.yaml").exists():
-            with atomic_write(self.path / "config.yaml") as file:
-                file.write(self.config)
+        with atomic_write(self.path / "config.yaml") as file:
+            file.write(as_yaml(self.config))
         remove_leftovers(self.path)
         self._environment = environment()
         write_json(self.path / ENVIRONMENT, self._environment)
 
-    def finish(
-        self, splits: Splits, model: Model, results: Results, ranker: Interpolated | None, test_scores: Array | None
-    ) -> None:
+    def finish(self, results: Results, ranker: Interpolated | None, test_scores: Array | None) -> None:
         """Complete ``best/`` and its card, write the test run and, last, the results.
 
         Args:
-            splits: the lists.
-            model: the model as it was configured.
             results: measures of the best model.
             ranker: the best model interpolated with the first stage, if validation gave that a weight.
             test_scores: the best model's scores of the test lists.
         """
-        noted: dict[str, Any] = {**remember(splits.train, model.arguments().get("name"))}
-        if ranker is not None:
-            noted[INTERPOLATION] = ranker.interpolation
-        add_to_contract(self.best, noted)
-        data = {name: _describe(lists) for name, lists in vars(splits).items() if lists is not None}
-        config = yaml.safe_load(self.config)
-        contract, base = read_contract(self.best), getattr(model, "folder", None)
-        datasets = dataset_of(splits.train.store.manifest["collection"]["name"])
-        card = make_card(contract, self.path.name, base, datasets, config, results, data)
-        write_card(self.best, card, contract.get(INTERPOLATION))
-        if splits.test is not None and test_scores is not None:
-            write_run(self.path / TEST_RUN, splits.test.run(test_scores), tag="rerank")
+        model, train, test = self.config.model, self.splits.train, self.splits.test
+        interpolation = {} if ranker is None else {INTERPOLATION: ranker.interpolation}
+        add_to_contract(self.best, remember(train, model.arguments().get("name")) | interpolation)
+        card = make_card(
+            read_contract(self.best),
+            self.path.name,
+            getattr(model, "folder", None),
+            dataset_of(train.store.manifest["collection"]["name"]),
+            described(self.config),
+            results,
+            {name: _describe(lists) for name, lists in vars(self.splits).items() if lists is not None},
+        )
+        write_card(self.best, card, interpolation.get(INTERPOLATION))
+        if test is not None and test_scores is not None:
+            write_run(self.path / TEST_RUN, test.run(test_scores), tag="rerank")
         seconds = time.perf_counter() - self._opened
         write_json(self.path / ENVIRONMENT, self._environment | {"seconds": seconds})
         results.save(self.path / RESULTS)
 
-    def keep_metrics(self, step: int, epoch: int) -> None:
-        """Forget what was logged after the step and the last whole epoch that the run resumes from."""
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-        with atomic_write(path) as file:
-            for line in lines:
-                values = json.loads(line) if line.endswith("\n") else {"step": math.inf}  # cut by a kill
-                if values["step"] <= step and values.get("epoch", 0) <= epoch:
-                    file.write(line)
+    @property
+    def metrics(self) -> Path:
+        """The file with a line of JSON per step and per validation."""
+        return self.path / "metrics.jsonl"
 
     def add_metrics(self, values: dict[str, Any]) -> None:
         """Append a line to ``metrics.jsonl``."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget what was logged after the checkpoint that the run resumes from, when the file had this size."""
+        self.metrics.touch()
+        os.truncate(self.metrics, min(size, self.metrics.stat().st_size))
 
 
 def describe_difference(key: str, old: Any, new: Any) -> str:
@@ -178,28 +217,16 @@ def _describe(lists: Lists) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Collect command, code, packages and hardware."""
+    """Collect the command, and what may change rounding: packages and hardware."""
     cpu = Path("/proc/cpuinfo")
     name = re.search(r"(?m)^model name\s*:\s*(.+)$", cpu.read_text()) if cpu.is_file() else None
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "git": git_commit(Path(rerank.__file__).parent),
         "python": platform.python_version(),
         "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
-        "system": f"{platform.system()} {platform.machine()}",
         "processor": name[1] if name else platform.processor(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),
     }
-
-
-@cache
-def git_commit(folder: Path) -> str | None:
-    """Return the commit of the checkout around a folder, with ``-dirty`` if its files changed; None without one."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None

@@ -11,13 +11,11 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import torch
-import yaml
 from transformers import get_scheduler
 
 from rerank import stops
 from rerank.errors import UserError
 from rerank.kernels.memory import keep_freed
-from rerank.lists.data import Splits
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
@@ -25,27 +23,26 @@ from rerank.models.scorer import Scorer
 from rerank.progress import log, tqdm
 from rerank.scoring.shared import score_shared
 from rerank.scoring.together import together
+from rerank.settings.described import described
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
 from rerank.training.accumulate import GradientAccumulator, not_finite
 from rerank.training.batches import Batches
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, register_state, save_checkpoint
-from rerank.training.config import Optimization, TrainConfig
+from rerank.training.config import Optimization
 from rerank.training.forward import ScoringModule, has_unused_parameters, tokens_that_fit
 from rerank.training.launch import agree, chosen_precision, describe_batch, make_accelerator, micro_batch_size
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import Targets, check_sampler
 
-CHECKPOINT_SECONDS = 5.0
-"""Skip the checkpoint at the end of an epoch if the last one is newer than this: training again is cheaper."""
-
 
 class Trainer:
     """Trains a scorer on ranked lists, validates, keeps the best, resumes where it was interrupted."""
 
-    def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder) -> None:
+        config, splits = folder.config, folder.splits
         self.config, self.splits, self.folder = config, splits, folder
         if not isinstance(config.model, Scorer):
             raise UserError(f"model: {type(config.model).__name__} is not a network")
@@ -54,8 +51,8 @@ class Trainer:
         self.measurer = Measurer(config, splits)
         self.monitor = self.measurer.monitor
         self._best_scores: Array | None = None  # of the validation lists; None if the run resumed since
-        for lists in (splits.train, *self.measurer.lists.values()):
-            self.model.check(lists)
+        self._inputs: dict[str, Inputs] = {}  # of training and validation lists
+        self.model.check(splits.train)
         check_sampler(splits.train, config.sampler)
         self.targets = Targets(splits.train, self.loss)
         self.usable = self.targets.usable(config.sampler)
@@ -63,7 +60,6 @@ class Trainer:
             raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
         usual = ["tensorboard"] if find_spec("tensorboard") else []
         self.trackers = usual if config.tracker is None else config.tracker
-        self._prepared: dict[int, tuple[Lists, Inputs]] = {}
 
     def run(self) -> Results:
         config = self.config
@@ -85,7 +81,7 @@ class Trainer:
             log.info("resuming at step %d of %d", state.step, self.steps)
         accumulator = self._accumulator(state)
         if self.main:
-            self.folder.keep_metrics(state.step, state.epoch)
+            self.folder.cut_metrics(state.logged)
         self._start_trackers(state)
         try:
             with stops.finishing():
@@ -104,27 +100,26 @@ class Trainer:
 
     def _launch(self) -> None:
         """Prepare the model and its inputs, join the other processes, and create the run folder."""
-        config, train, several = self.config, self.splits.train, int(os.environ.get("WORLD_SIZE", "1")) > 1
-        self.model.prepare(train, config.seed)  # first, as it may take longer than processes wait for each other
-        self._inputs(train)
+        config, train = self.config, self.splits.train
+        self.model.prepare(train, config.seed)
+        self._inputs["train"] = self.model.inputs(train)
         for split, lists in self.measurer.lists.items():
-            self.model.check(lists)  # as many features as the training lists have
+            self.model.check(lists)
             if split == "validation":
-                self._inputs(lists)
-            elif several:
-                self.model.inputs(lists)  # fills the token cache
+                self._inputs[split] = self.model.inputs(lists)
         self.precision, why = chosen_precision(config.precision, self.model.bf16)
-        find_unused = several and has_unused_parameters(self.model, self._inputs(train), train)
-        self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, find_unused)
+        unused = int(os.environ.get("WORLD_SIZE", "1")) > 1 and has_unused_parameters(
+            self.model, self._inputs["train"], train
+        )
+        self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, unused)
         self.main = self.accelerator.is_main_process
         self.batches = Batches(
             train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
         )
         self.steps = self.batches.steps_per_epoch * config.epochs
-        self._written = time.monotonic()
         with together():
             self.model.to(self.accelerator.device)
-            for _, inputs in self._prepared.values():
+            for inputs in self._inputs.values():
                 inputs.to(self.accelerator.device)
             if self.main:
                 self.folder.open()
@@ -154,7 +149,7 @@ class Trainer:
     def _accumulator(self, state: State) -> GradientAccumulator:
         """Find the memory limits, and build the gradient accumulator; a resumed run keeps its limits."""
         config, train, limits = self.config, self.splits.train, state.limits
-        inputs = self._inputs(train)
+        inputs = self._inputs["train"]
         if not limits.token_budget:
             limits.token_budget = config.token_budget or self.model.budget
             if config.gradient == "auto" or config.token_budget is None:
@@ -210,7 +205,7 @@ class Trainer:
         bar.close()
         self._validate(state)
         state.end_epoch()
-        if state.step % config.checkpoint_every == 0 or self._due():
+        if state.step % config.checkpoint_every == 0:
             self._checkpoint(state)
 
     def _measure_start(self, state: State) -> None:
@@ -254,26 +249,19 @@ class Trainer:
         if better:
             self._save_best()
 
-    def _inputs(self, lists: Lists) -> Inputs:
-        """Prepare the model's inputs; one process fills the token cache, the others wait for its lock."""
-        if id(lists) not in self._prepared:
-            self._prepared[id(lists)] = lists, self.model.inputs(lists)
-        return self._prepared[id(lists)][1]
-
     def _scores(self, lists: Lists, split: str, model: Scorer | None = None) -> Array:
-        budget, inputs = self.config.token_budget, None if model else self._inputs(lists)
         return score_shared(
             model or self.model,
             lists,
             precision=self.precision,
-            budget=budget,
-            inputs=inputs,
+            budget=self.config.token_budget,
+            inputs=self._inputs.get(split),
             progress=f"{split} lists",
         )
 
     def _finish(self, state: State) -> Results:
         """Measure the best model, which is the one in memory after a last epoch that was the best."""
-        self._prepared.clear()
+        self._inputs.clear()
         best = self.model
         if state.best_epoch != state.epoch:
             with together():
@@ -285,7 +273,7 @@ class Trainer:
         with together():
             results, ranker = self.measurer.results(best, scores, state.best_epoch, state.start)
             if self.main:
-                self.folder.finish(self.splits, self.model, results, ranker, scores.get("test"))
+                self.folder.finish(results, ranker, scores.get("test"))
         return results
 
     def _save_best(self) -> None:
@@ -309,13 +297,9 @@ class Trainer:
 
     def _checkpoint(self, state: State) -> None:
         self._collect(state)
+        if self.main:
+            state.logged = self.folder.metrics.stat().st_size
         save_checkpoint(self.accelerator, self.folder.path, state.step)
-        self._written = time.monotonic()
-
-    def _due(self) -> bool:
-        """Test in every process alike if the last checkpoint is old enough for another one to be worth its time."""
-        due = torch.tensor(float(time.monotonic() - self._written > CHECKPOINT_SECONDS), device=self.accelerator.device)
-        return bool(self.accelerator.reduce(due, "sum").item())
 
     def _out_of_patience(self, state: State) -> bool:
         patience = self.config.patience
@@ -334,7 +318,7 @@ class Trainer:
     def _start_trackers(self, state: State) -> None:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
         if self.trackers:
-            settings = flat(yaml.safe_load(self.folder.config)) if self.trackers != ["tensorboard"] else None
+            settings = flat(described(self.config)) if self.trackers != ["tensorboard"] else None
             purge = {"purge_step": state.step + 1} if state.step else {}
             self.accelerator.init_trackers("rerank", settings, {"tensorboard": purge})
 

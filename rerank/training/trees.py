@@ -13,7 +13,6 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
-from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
 from rerank.measures.graded import nDCG
@@ -24,7 +23,6 @@ from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
 from rerank.training.batches import pad
-from rerank.training.config import TrainConfig
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 from rerank.training.targets import CPU_ELEMENTS, ActiveTerm, MicroBatchLoss, Targets, bucket_by_length
@@ -39,7 +37,8 @@ class TreeTrainer:
     tree: the monitor on the validation lists, and with one of our losses its mean before the tree.
     """
 
-    def __init__(self, config: TrainConfig, splits: Splits, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder) -> None:
+        config, splits = folder.config, folder.splits
         self.config, self.splits, self.folder = config, splits, folder
         assert isinstance(config.model, Trees)
         self.model: Trees = config.model
@@ -62,7 +61,7 @@ class TreeTrainer:
         for lists in self.measurer.lists.values():
             self.model.check(lists)
         self.folder.open()
-        self.folder.keep_metrics(0, 0)
+        self.folder.cut_metrics(0)
         log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
         try:
@@ -75,7 +74,7 @@ class TreeTrainer:
         best = type(self.model).load(self.folder.best)
         scores = {split: best.predict(lists) for split, lists in self.measurer.lists.items()}
         results, ranker = self.measurer.results(best, scores, best.count, {})
-        self.folder.finish(self.splits, self.model, results, ranker, scores.get("test"))
+        self.folder.finish(results, ranker, scores.get("test"))
         return results
 
     def _train(self, monitor: Monitor | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from rerank.training.run_folder import git_commit
 from tests.builders import make_lists, train
 
 
@@ -36,20 +34,6 @@ def test_run_folder_records_the_environment(tmp_path: Path, tiny_model: Path) ->
     assert only["packages"]["torch"] == version("torch")
     assert only["packages"]["transformers"] == version("transformers")
     assert only["threads"] == torch.get_num_threads()
-
-
-def test_git_commit_marks_changed_files(tmp_path: Path) -> None:
-    assert git_commit(tmp_path) is None
-    git = ["git", "-C", str(tmp_path), "-c", "user.name=A", "-c", "user.email=a@example.org"]
-    (tmp_path / "a.txt").write_text("one")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "one"]):
-        subprocess.run([*git, *words], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    git_commit.cache_clear()
-    assert git_commit(tmp_path) == head
-    (tmp_path / "a.txt").write_text("two")
-    git_commit.cache_clear()
-    assert git_commit(tmp_path) == f"{head}-dirty"
 
 
 def test_tensorboard_logs_the_metrics(tmp_path: Path, tiny_model: Path) -> None:

@@ -17,7 +17,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
 from rerank.storage.fingerprint import fingerprint, first_difference
 from rerank.training.config import Optimization, TrainConfig
-from rerank.training.fingerprint import resolve
+from rerank.training.run_folder import resolve
 from tests.builders import make_lists, make_model
 
 

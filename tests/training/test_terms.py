@@ -28,8 +28,8 @@ from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
-from rerank.training.fingerprint import resolve_data
 from rerank.training.fit import Training, fit
+from rerank.training.run_folder import resolve_data
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
