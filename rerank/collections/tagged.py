@@ -9,13 +9,13 @@ from pathlib import Path
 
 from rerank.collections.base import checked_id
 from rerank.errors import UserError
-from rerank.storage.files import read_lines
+from rerank.storage.files import read_text
 
 TAG = re.compile(r"<!--.*?-->|</?([a-zA-Z][^\s<>]*)[^<>]*>", re.DOTALL)
 # Ids, the header lines that a web crawl put before the page, programs and styles are not text; CDATA is.
 NOT_TEXT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>|<(script|style)\b[^<>]*>.*?</\2\s*>", re.DOTALL | re.IGNORECASE)
 CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
-TOPIC = re.compile(r"(</?top>)", re.IGNORECASE)
+TOPIC = re.compile(r"<top>(.*?)</top>", re.DOTALL | re.IGNORECASE)
 NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
 LABEL = re.compile(r"\s*(?:(?:Topic|Description|Narrative):)?\s*", re.IGNORECASE)
 
@@ -38,7 +38,13 @@ def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
 
 def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
     """Yield place, number and text of each topic of a TREC file; the title makes the text unless fields are named."""
-    for where, markup in _topic_blocks(path):
+    text = read_text(path)
+    tags = re.findall("</?top>", text.lower())
+    if tags != ["<top>", "</top>"] * (len(tags) // 2):
+        raise UserError(f"{path}: expected <top> and </top> in turns")
+    for block in TOPIC.finditer(text):
+        line, markup = text.count("\n", 0, block.start()) + 1, block[1]
+        where = f"{path}:{line}"
         number = NUMBER.search(markup)
         if number is None:
             raise UserError(f"{where}: this topic has no number; expected <num>…")
@@ -52,22 +58,3 @@ def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[st
                 raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")
             parts.append(TAG.sub(" ", LABEL.sub("", found[1], count=1)))
         yield where, checked_id(number[1], where), " ".join(html.unescape(" ".join(parts)).split())
-
-
-def _topic_blocks(path: Path) -> Iterator[tuple[str, str]]:
-    where = ""
-    lines: list[str] | None = None
-    for number, line in read_lines(path):
-        for part in TOPIC.split(line):
-            if not TOPIC.fullmatch(part):
-                if lines is not None:
-                    lines.append(part)
-            elif (part[1] != "/") != (lines is None):
-                raise UserError(f"{path}:{number}: {part} out of place; expected <top> and </top> in turns")
-            elif lines is None:
-                where, lines = f"{path}:{number}", []
-            else:
-                yield where, "\n".join(lines)
-                lines = None
-    if lines is not None:
-        raise UserError(f"{where}: <top> is not closed by the end of the file; expected </top>")

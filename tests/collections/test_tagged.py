@@ -72,9 +72,9 @@ def test_topics_are_queries_of_their_titles_or_the_chosen_fields(topics: Path) -
     [
         ("<top>\n<num> Number: 1\n</top>", "x:1: this topic has no title"),
         ("<top>\n<title>x</top>", "x:1: this topic has no number"),
-        ("<top>\n<num>1<title>a", "x:1: <top> is not closed"),
-        ("<top>\n<num>1<top>", "x:2: <top> out of place"),
-        ("<top><num>1<title>a</top>\n</top>", "x:2: </top> out of place"),
+        ("<top>\n<num>1<title>a", "x: expected <top> and </top> in turns"),
+        ("<top>\n<num>1<top></top></top>", "x: expected <top> and </top> in turns"),
+        ("<top><num>1<title>a</top>\n</top>", "x: expected <top> and </top> in turns"),
         ("<top><num>1<title>a</top>\n<top><num>1<title>b</top>", "x:2: query id '1' again"),
         ("", "no queries in this file"),
         ("<topics><topic number='1'><query>a</query></topic></topics>", "no queries in this file"),
