@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,7 @@ class Query(NamedTuple):
     text: str
 
 
+@runtime_checkable
 class Collection(Protocol):
     """Documents, queries and, where there are any, judgments.
 
@@ -44,9 +45,6 @@ class Collection(Protocol):
 
     def qrels(self) -> Qrels | None:
         """Return the judgments, or None if the collection has none."""
-
-    def document_count(self) -> int | None:
-        """Return about how many documents there are, for progress bars; None if counting is costly."""
 
     def fingerprint(self) -> str:
         """Return a hex digest that changes when the documents or the chosen fields change."""

@@ -11,7 +11,7 @@ from rerank.collections.judgments import read_qrels_file
 from rerank.collections.tables import json_object
 from rerank.collections.tagged import topics
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.storage.files import COMPRESSED, digest, file_state, open_binary, read_lines, warn_once
+from rerank.storage.files import COMPRESSED, digest, file_state, read_lines, warn_once
 
 ID_KEYS = ("_id", "id", "doc_id", "docid", "docno", "corpus-id", "pid", "query_id", "qid", "query-id", "q_id")
 TEXT_KEYS = ("text", "contents", "content", "passage", "document", "answer", "segment")
@@ -44,12 +44,6 @@ class FilesFolder:
     def qrels(self) -> Qrels | None:
         pattern = r"qrels(\.[\w-]+)*"
         return read_qrels_file(_only_file(self.folder, pattern, "qrels")) if _files(self.folder, pattern) else None
-
-    def document_count(self) -> int | None:
-        if self.path.suffix in COMPRESSED:  # counting costs as much as reading
-            return None
-        with open_binary(self.path) as file:
-            return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
     def fingerprint(self) -> str:
         return digest("lines", "\0".join(self.fields or ()), file_state(self.path))

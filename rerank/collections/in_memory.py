@@ -46,9 +46,6 @@ class Texts:
     def qrels(self) -> Qrels | None:
         return self._qrels
 
-    def document_count(self) -> int:
-        return len(self._documents)
-
     def fingerprint(self) -> str:
         return digest("texts", json.dumps(self._documents))
 

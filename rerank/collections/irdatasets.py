@@ -70,10 +70,6 @@ class IrDataset:
         with _available(self.name):
             return self._dataset.qrels_dict()
 
-    def document_count(self) -> int | None:
-        with _available(self.name):
-            return self._dataset.docs_count() if self.has("docs") else None
-
     def fingerprint(self) -> str:
         """Return a digest of the fields and of the id that the documents come from, whose files have checksums."""
         import ir_datasets

@@ -100,10 +100,6 @@ class LuceneCollection:
     def qrels(self) -> Qrels | None:
         return None
 
-    def document_count(self) -> int:
-        with open_index(self.index) as searcher:
-            return searcher.get_total_num_docs()
-
     def fingerprint(self) -> str:
         """Return a digest of the list of segments, which have ids of their own, and the chosen fields."""
         return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))

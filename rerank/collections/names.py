@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,16 +14,8 @@ from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.collections.lucene import LuceneCollection
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.settings.described import find_class
-
-OWN = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-"""An import path."""
-
-PARTS = ("name", "documents", "queries", "qrels", "document_count", "fingerprint")
-"""Attributes of every collection."""
 
 KINDS: dict[str, Callable[..., Collection]] = {"beir": BeirFolder, "files": FilesFolder, "lucene": LuceneCollection}
-PREFIXES = tuple(f"{kind}:" for kind in KINDS)
 
 
 def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
@@ -41,9 +32,7 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``beir:DIR/SPLIT``, a folder in BEIR's layout with the judgments of a split, or ``beir:DIR`` without any;
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
-            - ``demo``, the built-in collection;
-            - ``my_module.MyCollection`` or ``my_module.MyCollection:ARGUMENT``, a class of one's own, made without
-              arguments or with the one behind the colon.
+            - ``demo``, the built-in collection.
         fields: the fields that make a document's text, in this order; by default title and text, or what the
             collection calls its text.
 
@@ -51,8 +40,6 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         UserError: no such collection (with the nearest name), file or field.
     """
     kind, separator, path = name.partition(":")
-    if fields and OWN.fullmatch(kind):
-        raise UserError(f"fields: {name} has no fields to choose from")
     if name == "demo":
         return DemoCollection(fields)
     if path and kind in KINDS:
@@ -61,28 +48,21 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
         return IrDataset(name, fields)
     if Path(name).expanduser().is_dir():
         raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
-    if OWN.fullmatch(kind):
-        try:
-            own = find_class(kind, object, "not an ir_datasets id")
-        except UserError as error:
-            raise UserError(f"unknown collection {name!r}{nearest(name, known_ids())}: {error}") from error
-        return checked_collection(own(path) if separator else own())
-    known = [start + path for start in PREFIXES] if separator else [*known_ids(), "demo"]
+    known = [f"{kind}:{path}" for kind in KINDS] if separator else [*known_ids(), "demo"]
     raise UserError(
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "
-        f"{', '.join(start + '…' for start in PREFIXES)}"
+        f"{', '.join(f'{kind}:…' for kind in KINDS)}"
     )
 
 
 def checked_collection(collection: Any) -> Collection:
     """Return an object if it has the attributes of a collection."""
-    if lacking := next((part for part in PARTS if not hasattr(collection, part)), None):
+    if not isinstance(collection, Collection):
         raise UserError(
-            f"collection: {type(collection).__name__} has no {lacking}; give a name such as beir/scifact/train, "
+            f"collection: {type(collection).__name__} is not a collection; give a name such as beir/scifact/train, "
             "rerank.Texts(…), or an object like it (see rerank.collections.Collection)"
         )
-    opened: Collection = collection
-    return opened
+    return collection
 
 
 def read_queries(source: str | Path | Collection, fields: Sequence[str] | None = None) -> Iterator[Query]:

@@ -62,9 +62,6 @@ class OwnQueries:
     def qrels(self) -> Qrels:
         return {query.id: {query.id: 1} for query in self._queries}
 
-    def document_count(self) -> int | None:
-        return self.source.document_count()
-
     def fingerprint(self) -> str:
         return digest(self.source.fingerprint(), "titles")
 

@@ -152,10 +152,9 @@ class _Documents:
 
     def batches(self, counts: Counter[str]) -> Iterator[dict[str, list[str]]]:
         """Yield batches of the documents in ``rows``."""
-        name, total = self.collection.name, self.collection.document_count()
-        log.info("%s: reading all documents, of which %d are candidates", name, len(self.rows))
+        log.info("%s: reading all documents, of which %d are candidates", self.collection.name, len(self.rows))
         count = 0
-        documents = tqdm(self.collection.documents(), "documents", total, unit=" documents", disable=None)
+        documents = tqdm(self.collection.documents(), "documents", unit=" documents", disable=None)
         for batch in batched(
             (document for document in documents if self._is_needed(document.id, document.text)), BATCH
         ):

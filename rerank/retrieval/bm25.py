@@ -88,8 +88,7 @@ def _index(collection: Collection, folder: Path, threads: int, language: str) ->
         arguments += ["-language", language]
     indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
     count = added = indexed = 0
-    documents, total = collection.documents(), collection.document_count()
-    with tqdm(documents, f"indexing {collection.name}", total, unit=" documents", disable=None) as bar:
+    with tqdm(collection.documents(), f"indexing {collection.name}", unit=" documents", disable=None) as bar:
         for batch in batched(bar, BATCH):
             count += len(batch)
             lines = [json.dumps({"id": id, "contents": text}) for id, text in batch if text.strip(BLANK)]

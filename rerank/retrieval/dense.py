@@ -54,15 +54,16 @@ def build_vectors(collection: Collection, encoder: Encoder) -> Path:
     if not path.exists():
         with exclusive_lock(path, wait=True):
             if not path.exists():
-                documents, total = collection.documents(), collection.document_count()
-                blocks = encoded(documents, encoder, total)
+                blocks = encoded(collection.documents(), encoder)
                 batches = ({"doc_id": ids, "vector": list(vectors)} for ids, vectors in blocks)
                 with atomic_file(path) as temporary:
                     write_arrow(temporary, SCHEMA, batches)
     return path
 
 
-def encoded(documents: Iterable[Document], encoder: Encoder, total: int | None) -> Iterator[tuple[list[str], Array]]:
+def encoded(
+    documents: Iterable[Document], encoder: Encoder, total: int | None = None
+) -> Iterator[tuple[list[str], Array]]:
     """Yield ids and vectors, ``[n, D]`` float16, block by block."""
     with tqdm(documents, f"embedding with {encoder.name}", total, unit=" documents", disable=None) as bar:
         for block in batched(bar, BLOCK):

@@ -90,8 +90,8 @@ def retrieve(
     Lists('texts': 1 query (1 judged), 2 candidates; columns mine)
 
     Args:
-        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, lucene:NAME or demo. A class of your own is named by
-            its import path, my_module.MyCollection, with its argument behind a colon.
+        collection: an ir_datasets id, beir:DIR/SPLIT, files:DIR, lucene:NAME or demo; from Python also an object (see
+            :class:`rerank.collections.Collection`).
         output: lists folder to make; from Python None keeps the lists in memory.
         depth: candidates per query.
         records: instead of a collection, candidates or training examples with their texts: a JSON, JSONL, CSV, TSV or

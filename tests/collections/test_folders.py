@@ -45,7 +45,6 @@ def test_beir_splits_have_the_queries_of_their_judgments(beir: Path, caplog: pyt
     with caplog.at_level("WARNING"):
         assert whole.qrels() is None
     assert f"has no judgments without a split, such as beir:{beir}/test" in caplog.text
-    assert test.document_count() == 2
     assert test.name == f"beir:{beir}/test"
     before = test.fingerprint()
     assert before == train.fingerprint() == whole.fingerprint()
@@ -90,7 +89,6 @@ def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, c
     assert list(collection.documents()) == [Document("1", "café"), Document("2", "")]
     assert list(collection.queries()) == [Query("7", "coffee"), Query("8", "tea")]
     assert collection.qrels() == {"7": {"1": -1, "2": 3}}
-    assert collection.document_count() == (None if compressed else 2)
 
 
 def test_files_that_are_missing_or_double(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rerank.collections.names import PREFIXES
+from rerank.collections.names import KINDS
 from rerank.commands.cli import COMMANDS, main, usage
 from rerank.commands.options import EMPTY, PAGES, option
 from rerank.commands.rankers import TRAIN_HELP
@@ -124,7 +124,7 @@ def test_show_lists_every_name() -> None:
     assert first_words(show("models")) == [*MODELS, *NORMALISERS]
     assert first_words(show("data")) + first_words(show("samplers")) == [*DATA, *SAMPLERS]
     assert first_words(show("measures")) == [*MEASURES]
-    assert set(first_words(show("collections"))) == {"an", "demo", *PREFIXES}
+    assert set(first_words(show("collections"))) == {"an", "demo", *(f"{kind}:" for kind in KINDS)}
 
 
 DATA_ALONE = ["train", "--data=ListsData", "--data.train=lists", "--output=out"]
