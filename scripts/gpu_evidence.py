@@ -107,9 +107,7 @@ class Here(NamedTuple):
         given: dict[str, Any] = {"query_length": 32, "document_length": 256, "dropout": dropout}
         if SHAPES[shape][0] != "qwen3":
             return CrossEncoder(str(folder), **given).to(self.device)
-        return Decoder(
-            str(folder), head="hf", template="query: {query}\ndocument: {document}\nrelevant:", lora=lora, **given
-        ).to(self.device)
+        return Decoder(str(folder), head="hf", lora=lora, **given).to(self.device)
 
     def pairs(self, model: Any, queries: int, depth: int) -> tuple[Any, Any]:
         """Make lists of pairs of about 270 tokens, two relevant ones in each, and their token ids."""

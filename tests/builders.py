@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -160,16 +161,20 @@ def write_folds(folder: Path, features: int = 6) -> Path:
 
 
 PROMPT = "query: {query}\ndocument: {document}\nrelevant:"
-"""A template of decoders that answer yes or no."""
+INSTRUCTED = f"{{system}}\n{PROMPT}"
+"""Prompts of decoders that answer yes or no, with the roles of messages as places."""
 
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """How Qwen's tokenizer takes a text apart before it looks for tokens."""
 
 
 def make_decoder(
-    folder: Path, kind: str = "qwen3", head: str = "yes_no", positions: int = 512, **settings: Any
+    folder: Path, kind: str = "qwen3", head: str = "yes_no", prompt: str | None = PROMPT, **settings: Any
 ) -> Path:
-    """A decoder of two tiny layers with random weights (the same every time), its vocabulary made as Qwen's was."""
+    """A decoder of two tiny layers with random weights (the same every time), its vocabulary made as Qwen's was.
+
+    Its files say how it reads a pair, and that its score compares yes and no, unless ``prompt`` is None.
+    """
     import torch
     from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
@@ -179,6 +184,8 @@ def make_decoder(
         AutoModelForSequenceClassification,
         PreTrainedTokenizerFast,
     )
+
+    from rerank.models.text.modules import logit_score, write_layout
 
     backend = Tokenizer(BPE())
     apart = pre_tokenizers.Split(Regex(QWEN), "isolated")
@@ -194,15 +201,21 @@ def make_decoder(
     )
     backend.train_from_iterator([*texts, "yes", "no", " yes", " no"] * 9, trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=positions
+        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=512
     )
+    if prompt is not None:
+        role = "{{ messages | selectattr('role', 'equalto', 'ROLE') | map(attribute='content') | first | default('') }}"
+        tokenizer.chat_template = re.sub(r"\{(\w+)\}", lambda place: role.replace("ROLE", place[1]), prompt)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": positions}
+    sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": 512}
     sizes |= {"vocab_size": len(tokenizer), "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
     config = AutoConfig.for_model(kind, **sizes | settings)
     torch.manual_seed(0)
     if head == "yes_no":
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+        if prompt is not None:
+            answers = logit_score(tokenizer.convert_tokens_to_ids(["yes", "no"]))
+            write_layout(folder, "text-generation", [answers], {}, chat=True)
     else:
         config.num_labels = 1
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)

@@ -24,7 +24,7 @@ from rerank.experiments.config import ExperimentConfig
 from rerank.lists import Lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.training.config import TrainConfig
-from tests.builders import PROMPT, make_decoder, make_lists
+from tests.builders import make_decoder, make_lists
 from tests.conftest import ROOT
 
 PATTERNS = ("*.md", "docs/**/*.md", "scripts/*.md", "configs/**/*.md")
@@ -60,7 +60,7 @@ CHECKS = {
     "loss(scores, labels, mask=None": "0 < float(last) < 1",
     ".probabilities(lists)": "last.shape == (lists.size,) and 0 < last.min() <= last.max() < 1",
     "write_ranker(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
-    'model.save("reranker")': 'rerank.load("reranker").predict([("what is a wing", "a jet")]).shape == (1,)',
+    '.save_pretrained("reranker")': 'rerank.load("reranker").predict([("what is a wing", "a jet")]).shape == (1,)',
     "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
 }
 """Conditions after the snippet that contains these words; ``last`` is the value of its last expression."""
@@ -180,13 +180,13 @@ def prepare(folder: Path, code: str, tiny_model: Path) -> None:
         dl20.store.add_column(name, np.random.default_rng(seed).random(dl20.size))
     if 'output="runs/mine"' not in code:  # otherwise the snippet trains it
         model.save(folder / "runs" / "mine" / "best")
-    if 'Decoder("decoder"' in code:
-        make_decoder(folder / "decoder")
+    if 'CrossEncoder("decoder"' in code:
+        make_decoder(folder / "decoder", prompt=None)
     if "model.merge()" in code:
         (folder / "runs" / "x" / "best").mkdir(parents=True)
         base = str(make_decoder(folder / "base"))
         lora = rerank.LoRA(rank=2)
-        rerank.Decoder(base, template=PROMPT, lora=lora).save(folder / "runs" / "x" / "best")
+        rerank.Decoder(base, lora=lora).save(folder / "runs" / "x" / "best")
 
 
 @pytest.mark.parametrize("code", SNIPPETS)

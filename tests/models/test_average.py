@@ -16,7 +16,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.vectors.mlp import MLP
 from rerank.scoring.in_sample import remember, shared_queries
-from tests.builders import PROMPT, make_decoder, make_model
+from tests.builders import make_decoder, make_model
 from tests.models.text.texts import draw_trained
 
 WEIGHTS = [0.2, 0.3, 0.5]
@@ -72,7 +72,7 @@ def test_average_weights_joins_training_queries_and_drops_interpolation(tmp_path
 def test_average_weights_rejects_models_that_differ(tmp_path: Path, lists: Lists) -> None:
     first, second = cross_encoders(tmp_path, 2, lists)
     (longer,) = cross_encoders(tmp_path / "longer", 1, lists, long="max")
-    decoder = Decoder(str(make_decoder(tmp_path / "decoder")), template=PROMPT, lora=LoRA(rank=2))
+    decoder = Decoder(str(make_decoder(tmp_path / "decoder")), lora=LoRA(rank=2))
     decoder.save(tmp_path / "adapter")
     for folders, weights, match in [
         ([first], None, "two or more models"),

@@ -154,5 +154,5 @@ def test_push_to_hub_uploads_the_model_and_its_card(tmp_path: Path, monkeypatch:
     CrossEncoder.from_pretrained(make_model(tmp_path / "base")).push_to_hub("me/reranker")
     assert {"config.json", "model.safetensors", "rerank.json", "README.md"} <= uploaded["me/reranker"]
     decoder = make_decoder(tmp_path / "decoder")
-    Decoder(str(decoder), template="{query}\n{document}\n", lora=LoRA(rank=2)).push_to_hub("me/adapter")
+    Decoder(str(decoder), lora=LoRA(rank=2)).push_to_hub("me/adapter")
     assert "adapter_config.json" in uploaded["me/adapter"] and "config.json" not in uploaded["me/adapter"]

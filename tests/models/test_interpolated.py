@@ -22,7 +22,7 @@ from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, Scored
-from tests.builders import PROMPT, make_decoder, make_lists_with_added
+from tests.builders import make_decoder, make_lists_with_added
 
 NUMBERS = st.one_of(
     st.sampled_from([0.0, 1.0, -2.5, 0.1]), st.floats(-(2.0**99), 2.0**99, width=32, allow_subnormal=False)
@@ -127,7 +127,7 @@ def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path
 
 
 def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) -> None:
-    decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), template=PROMPT, lora=LoRA(rank=2))
+    decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), lora=LoRA(rank=2))
     vectors = rerank.MLP(hidden=[4], columns=["bm25"])
     vectors.prepare(lists, 1)
     for name, model in (("adapter", decoder), ("mlp", vectors)):

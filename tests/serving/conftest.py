@@ -7,7 +7,7 @@ import pytest
 import rerank
 from rerank.models.contract import add_to_contract
 from rerank.models.load import write_ranker
-from tests.builders import PROMPT, make_decoder, make_rankers
+from tests.builders import INSTRUCTED, make_decoder, make_rankers
 
 
 @pytest.fixture(scope="package")
@@ -19,8 +19,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion")
     write_ranker(found["text"], {}, 1.0, place / "calibrated")
     add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
-    prompt = f"{{instruction}}\n{PROMPT}"
-    made = str(make_decoder(place / "qwen"))
-    decoder = rerank.Decoder(made, template=prompt, instruction="Rank", query_length=16, document_length=32)
+    made = str(make_decoder(place / "qwen", prompt=INSTRUCTED))
+    decoder = rerank.Decoder(made, instruction="Rank", query_length=16, document_length=32)
     decoder.save(place / "decoder")
     return {name: place / name for name in ("text", "start", "mixed", "fusion", "calibrated", "decoder")}

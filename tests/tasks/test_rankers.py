@@ -20,7 +20,7 @@ from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
 from rerank.scoring.in_sample import remember
 from rerank.scoring.outputs import add_model
-from tests.builders import PROMPT, make_decoder, make_lists
+from tests.builders import INSTRUCTED, PROMPT, make_decoder, make_lists
 
 WEIGHTS = {"bm25": 0.3, "dense": 0.2}
 
@@ -118,9 +118,9 @@ def test_ranker_remembers_training_queries(place: Path, lists: Lists, tmp_path: 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("decoder")
-    made, prompt = str(make_decoder(place / "made")), f"{{instruction}}\n{PROMPT}"
-    rerank.Decoder(made, template=prompt, query_length=16, document_length=32).save(place / "decoder")
-    rerank.Decoder(made, template=PROMPT, query_length=16, document_length=32).save(place / "bare")
+    for name, prompt in (("decoder", INSTRUCTED), ("bare", PROMPT)):
+        made = str(make_decoder(place / "made", prompt=prompt))
+        rerank.Decoder(made, query_length=16, document_length=32).save(place / name)
     return place
 
 

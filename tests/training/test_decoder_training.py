@@ -14,7 +14,7 @@ from rerank.kernels.memory import kept
 from rerank.models.load import load_model
 from rerank.training.forward import ChunkedForward, ScoringModule, backpropagate
 from rerank.training.launch import make_accelerator
-from tests.builders import PROMPT, make_decoder, make_lists, train
+from tests.builders import make_decoder, make_lists, train
 from tests.close import gradients_of
 from tests.training.helpers import assert_same, metrics, stopping_at
 
@@ -26,8 +26,7 @@ def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(folder: Path, model: Path, output: str) -> list[str]:
     told = ["--data=ListsData", f"--data.train={folder / 'lists'}", "--data.validation_fraction=0.2", "--tracker=[]"]
-    told += ["--model=Decoder", f"--model.name={model}", f"--model.template={folder / 'template.txt'}"]
-    (folder / "template.txt").write_text(PROMPT)  # as an option a text with colons would be YAML
+    told += ["--model=Decoder", f"--model.name={model}"]
     told += [
         "--model.document_length=16",
         "--model.lora.rank=4",
@@ -60,7 +59,7 @@ def test_adapters_learn_and_resume_bit_for_bit(decoder: Path, tmp_path: Path) ->
 def test_cached_gradient_of_decoder_equals_full_in_constant_memory(head: str, tmp_path: Path) -> None:
     folder = make_decoder(tmp_path / "model", head=head)
     lists: Lists = make_lists(tmp_path, [40])
-    model = Decoder(str(folder), template=PROMPT, lora=LoRA(rank=2), document_length=16)
+    model = Decoder(str(folder), lora=LoRA(rank=2), document_length=16)
     torch.manual_seed(1)
     for name, parameter in model.named_parameters():
         if "lora_B" in name:

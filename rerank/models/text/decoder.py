@@ -41,7 +41,7 @@ from rerank.models.text.network import (
     read_tokenizer,
 )
 from rerank.models.text.pairs import Long, PairTemplate
-from rerank.models.text.prompt import Prompt, read_template
+from rerank.models.text.prompt import Prompt
 from rerank.models.weights import find_model
 from rerank.settings.ranges import Count, Positive, Rate
 
@@ -60,9 +60,8 @@ class Decoder(CrossEncoder):
 
     With the head ``yes_no`` the score is the difference of two logits, :math:`l_\text{yes} - l_\text{no}`, or one
     logit; with ``hf`` it is what the architecture's own classifier makes of the last token. The prompt and the tokens
-    come from the model's files, as sentence-transformers writes them (chat template, ``LogitScore``); for a language
-    model without them, name a template, and the tokens are those of "yes" and "no". A document that is too long is
-    cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
+    come from the model's files, as sentence-transformers writes them (chat template, ``LogitScore``). A document that
+    is too long is cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
     """
 
     usual = 64, 512  # decoders have more positions than anyone pays for
@@ -72,7 +71,6 @@ class Decoder(CrossEncoder):
         self,
         name: str,
         head: Literal["yes_no", "hf"] | None = None,
-        template: str | None = None,
         instruction: str | None = None,
         lora: LoRA | None = None,
         query_length: Count | None = None,
@@ -88,9 +86,6 @@ class Decoder(CrossEncoder):
             name: a model folder or a name on the Hugging Face hub; of an adapter its own.
             head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. None takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
-            template: the prompt, a text with the places {query}, {document} and perhaps {instruction}, or a file with
-                such a text. None takes the model's own chat template; a classifier without one reads the pair as its
-                tokenizer joins it.
             instruction: what the model is told to look for; None takes the model's own.
             lora: train adapters of this kind in place of the weights; None trains the weights, or the adapter that the
                 folder has.
@@ -102,11 +97,11 @@ class Decoder(CrossEncoder):
             start_weight: the columns' weight before the first step.
 
         Raises:
-            UserError: no such model, one that is not a decoder, a prompt that does not fit its positions, a tokenizer
-                without the tokens of the answer, an adapter without its base.
+            UserError: no such model, one that is not a decoder, files that do not say how it reads a pair, a prompt
+                that does not fit its positions, an adapter without its base.
         """
         self.lora, self.adapter, self.prompt = lora, None, None
-        self._source, self._template, self._instruction = name, template, instruction
+        self._source, self._instruction = name, instruction
         lengths = query_length, document_length
         super().__init__(name, cast(Any, head), *lengths, dropout, long, start, start_weight)
 
@@ -133,17 +128,21 @@ class Decoder(CrossEncoder):
         folder, config = self._base, read_config(self._base, self._dropout)
         if not is_decoder(config):
             raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
-        if self._layout and not logit_tokens(self._layout):
-            raise UserError(f"{folder}: a decoder with {LAYOUT} and without {LOGIT_SCORE} is not read")
+        self.answers = logit_tokens(self._layout)
+        if not self.answers and (self._layout or self.head != "hf"):
+            raise UserError(
+                f"{folder}: its files do not say how it reads a pair and which tokens make its score ({LAYOUT} with "
+                f"{LOGIT_SCORE}); save it with sentence-transformers' CrossEncoder, or choose model.head hf"
+            )
         if self.lora is not None and self.has_adapter:
             raise UserError(f"model.lora: {self.folder} has an adapter; leave lora out to train that one further")
-        self._read_prompt(config.model_type)
+        if self.head != "hf" or self.tokenizer.chat_template is not None:
+            self.prompt = Prompt.of(self.tokenizer, config.model_type, self._instruction)
         if self.head == "hf":
             network, self.missing = load_classifier(folder, config)
             network.config.pad_token_id = self.tokenizer.pad_token_id or 0
         else:
             network, self.missing = _load_language_model(folder, config), []
-            self.answers = self._answers()
             network.register_buffer("answers", torch.tensor(self.answers), persistent=False)  # moves with it
             _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
@@ -160,18 +159,6 @@ class Decoder(CrossEncoder):
         self.network = network
         self._join()
 
-    def _read_prompt(self, model_type: str) -> None:
-        if self._template is not None:
-            self.prompt = Prompt.of_text(read_template(self._template), self._instruction)
-            self.tokenizer.chat_template = self.prompt.chat_template()
-        elif self.head != "hf" and not self._layout:
-            raise UserError(
-                f"model.template: the files of {self.name} do not say how it reads a pair and which tokens make "
-                f"its score ({LAYOUT} with {LOGIT_SCORE}); name a template"
-            )
-        elif self.head != "hf" or self.tokenizer.chat_template is not None:
-            self.prompt = Prompt.of(self.tokenizer, model_type, self._instruction)
-
     def _join(self) -> None:
         """Set the template of pairs, the text around its sides, and the number of tokens of the tails."""
         if self.prompt is None:  # a classifier without a chat template: its tokenizer's pairs
@@ -182,24 +169,15 @@ class Decoder(CrossEncoder):
         tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around]
         self.tails = sum(tails)
         if tails[1] and self.long != "truncate":
-            raise UserError(f"model.long {self.long}: needs a template that ends a part with {{document}}")
+            raise UserError(f"model.long {self.long}: needs a chat template that ends a part with the document")
 
     def _template_with(self, instruction: str) -> PairTemplate:
         if self.prompt is None:
             return super()._template_with(instruction)
         template, around = self.prompt.joined_by(self.tokenizer, instruction)
         if around != self.around:
-            raise UserError("model.template: joins the instruction and a text; put a line's end between them")
+            raise UserError(f"{self.name}: its chat template joins instruction and text; put a line's end between")
         return template
-
-    def _answers(self) -> list[int]:
-        """Return the tokens whose logits make the score."""
-        if ids := logit_tokens(self._layout):
-            return ids
-        answers = self.tokenizer(["yes", "no"], add_special_tokens=False)["input_ids"]
-        if any(len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id for ids in answers):
-            raise UserError(f"model.head: the tokenizer of {self.name} has no tokens yes and no; choose head hf")
-        return [ids[0] for ids in answers]
 
     def _reserved(self, room: int) -> int:
         return 0 if self.prompt is None or self.prompt.instructed is None else min(INSTRUCTION, room // 4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -21,16 +20,6 @@ PLACES = re.compile(r"(\{query\}|\{document\})")
 
 SAMPLE = {QUERY: "who flew first?", DOCUMENT: "The Wrights did, in 1903."}
 """A pair whose tokens tell whether a tokenizer joins the text around it with what it reads."""
-
-ROLES = {
-    place: "{{ messages | selectattr('role', 'equalto', '" + role + "') | map(attribute='content') | first" + end
-    for place, role, end in (
-        (QUERY, "query", " }}"),
-        (DOCUMENT, "document", " }}"),
-        (INSTRUCTION, "system", " | default('') }}"),
-    )
-}
-"""Places of a text in Jinja, as sentence-transformers fills them."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +56,17 @@ class Prompt:
         formatter = InputFormatter(model_type, processor=tokenizer)
         if reason := formatter.pair_roles_failure():
             raise UserError(
-                f"model.template: {tokenizer.name_or_path} does not say how it reads a pair "
-                f"({one_line(reason)[:200]}); name a template, such as "
-                "'query: {query} document: {document} relevant:'"
+                f"{tokenizer.name_or_path}: its chat template does not read a query and a document "
+                f"({one_line(reason)[:200]}); save one with these roles in the model's folder"
             )
         pair = formatter.pair_to_messages((QUERY, DOCUMENT))
         plain = str(tokenizer.apply_chat_template(pair, tokenize=False))
         told = formatter.prepend_prompt_to_messages([pair], INSTRUCTION)[0]
         instructed = str(tokenizer.apply_chat_template(told, tokenize=False))
-        return cls(_checked(plain), instructed if INSTRUCTION in instructed else None, instruction or None)
-
-    @classmethod
-    def of_text(cls, text: str, instruction: str | None = None) -> Self:
-        """Make a prompt of a text with the places ``{query}``, ``{document}`` and perhaps ``{instruction}``."""
-        plain = _checked(text.replace(INSTRUCTION, ""))
-        return cls(plain, text if INSTRUCTION in text else None, instruction or None)
+        for place in (QUERY, DOCUMENT):
+            if (count := plain.count(place)) != 1:
+                raise UserError(f"{tokenizer.name_or_path}: its chat template has the {place[1:-1]} {count} times")
+        return cls(plain, instructed if INSTRUCTION in instructed else None, instruction or None)
 
     def text(self, instruction: str | None = None) -> str:
         """Return the text with an instruction, by default that of the prompt."""
@@ -119,40 +104,13 @@ class Prompt:
         apart = [*pieces[0], *sides[0], *pieces[1], *sides[1], *pieces[2]]
         if apart != _ids(tokenizer, self.filled(SAMPLE[QUERY], SAMPLE[DOCUMENT], instruction)):
             raise UserError(
-                f"model.template: the tokenizer of {tokenizer.name_or_path} joins the template and the texts in it; "
+                f"{tokenizer.name_or_path}: its tokenizer joins the chat template and the texts in it; "
                 "put a line's end or a special token between them"
             )
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         prefix, middle, suffix = (np.array(ids, dtype=np.int64) for ids in pieces)
         template = PairTemplate(prefix, middle, suffix, types=None, pad=int(pad), document_first=first == DOCUMENT)
         return template, (around[QUERY], around[DOCUMENT])
-
-    def chat_template(self) -> str:
-        """Return the same for Jinja, of messages with the roles ``query``, ``document`` and ``system``."""
-        words = re.split(r"(\{query\}|\{document\}|\{instruction\})", self.instructed or self.plain)
-        return "".join(ROLES[word] if word in ROLES else _quoted(word) for word in words)
-
-
-def read_template(template: str) -> str:
-    """Return a template: a text with its places, or the content of a file."""
-    if PLACES.search(template):
-        return template
-    if not Path(template).is_file():
-        raise UserError(f"model.template: no file {template}; name one, or a text with {{query}} and {{document}}")
-    return Path(template).read_text(encoding="utf-8")
-
-
-def _checked(text: str) -> str:
-    for place in (QUERY, DOCUMENT):
-        if (count := text.count(place)) != 1:
-            raise UserError(f"model.template: expected the place {place} once, found it {count or 'no'} times")
-    return text
-
-
-def _quoted(text: str) -> str:
-    """Return a text as Jinja prints it, line ends and braces included."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return "{{ '" + escaped + "' }}" if text else ""
 
 
 def _split_off(text: str, pattern: str) -> tuple[str, str]:

@@ -66,7 +66,7 @@ def decoder(folder: Path, template: str | None, head: str = "yes_no", answers: t
     from sentence_transformers.cross_encoder.modules import LogitScore, Transformer
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(make_decoder(folder, head=head, initializer_range=0.1))
+    tokenizer = AutoTokenizer.from_pretrained(make_decoder(folder, head=head, prompt=None, initializer_range=0.1))
     tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     if not answers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from rerank.models.text.prompt import Prompt
-from tests.builders import make_decoder, make_lists, with_positions
+from tests.builders import PROMPT, make_decoder, make_lists, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.independent import check_independent
 from tests.models.text.texts import PAIRS, draw_trained
@@ -33,26 +32,25 @@ from tests.models.text.texts import PAIRS, draw_trained
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
 QWEN = (
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct. "
-    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {instruction}\n'
+    'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {system}\n'
     "<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
-PLAIN = "query: {query}\ndocument: {document}\nrelevant:"
 WEIGHT = torch.tensor([1.0, -0.5, 0.7, 2.0])
 
 
 @pytest.fixture(scope="module", params=KINDS)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_decoder(tmp_path_factory.mktemp(request.param) / "model", request.param)
+    return make_decoder(tmp_path_factory.mktemp(request.param) / "model", request.param, prompt=QWEN)
 
 
 @pytest.fixture(scope="module")
 def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_decoder(tmp_path_factory.mktemp("decoder") / "model")
+    return make_decoder(tmp_path_factory.mktemp("decoder") / "model", prompt=QWEN)
 
 
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_decoder(tmp_path_factory.mktemp("classifier") / "model", head="hf")
+    return make_decoder(tmp_path_factory.mktemp("classifier") / "model", head="hf", prompt=QWEN)
 
 
 def tokens(tokenizer: Any, text: str) -> list[int]:
@@ -94,7 +92,7 @@ def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
 
 
 def test_yes_no_equals_transformers(folder: Path) -> None:
-    model = Decoder(str(folder), template=QWEN)
+    model = Decoder(str(folder))
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
     same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
     capped = model.network.config.model_type == "gemma2"  # Gemma 2 caps its attention weights
@@ -103,29 +101,29 @@ def test_yes_no_equals_transformers(folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_classifier_equals_transformers(kind: str, tmp_path: Path) -> None:
-    model = Decoder(str(make_decoder(tmp_path, kind, "hf")), template=PLAIN)
+    model = Decoder(str(make_decoder(tmp_path, kind, "hf")))
     network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
     assert model.head == "hf" and not model.missing
     same_gradients(model.network, network, ours(model), of_classifier(network, model))
 
 
 def test_decoder_saves_its_prompt_and_instruction(qwen: Path, tmp_path: Path) -> None:
-    model = Decoder(str(qwen), template=QWEN, instruction="Find papers")
+    model = Decoder(str(qwen), instruction="Find papers")
     model.save(tmp_path / "saved")
     again = Decoder(str(tmp_path / "saved"))
     check_close(ours(again), ours(model))
     assert again.prompt == model.prompt
 
 
-@cache
-def decoder(folder: Path, template: str) -> Decoder:
-    return Decoder(str(folder), template=template)
+@pytest.fixture(scope="module", params=[QWEN, PROMPT])
+def prompted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Decoder:
+    return Decoder(str(make_decoder(tmp_path_factory.mktemp("prompted") / "model", prompt=request.param)))
 
 
-@given(query=st.text(max_size=12), document=st.text(max_size=20), template=st.sampled_from([QWEN, PLAIN]))
-def test_tokens_are_those_of_the_whole_text(qwen: Path, query: str, document: str, template: str) -> None:
+@given(query=st.text(max_size=12), document=st.text(max_size=20))
+def test_tokens_are_those_of_the_whole_text(prompted: Decoder, query: str, document: str) -> None:
     """Whatever the texts begin or end with, white space included."""
-    model = decoder(qwen, template)
+    model = prompted
     sides = [
         encode(model.tokenizer, Side(10**6, *around), [text])[0][0]
         for around, text in zip(model.around, (query, document), strict=True)
@@ -136,7 +134,7 @@ def test_tokens_are_those_of_the_whole_text(qwen: Path, query: str, document: st
 
 
 def test_long_document_is_cut_without_the_prompt_behind_it(qwen: Path) -> None:
-    model = Decoder(str(qwen), template=QWEN, query_length=4, document_length=6)
+    model = Decoder(str(qwen), query_length=4, document_length=6)
     long = model.predict([("shock wave?", "heat " * 99), ("shock wave?", "heat " * 6), ("jet " * 99, "heat")])
     assert long[0] == pytest.approx(long[1], abs=1e-5)  # places in a chunk may round differently
     ids, cut = encode(model.tokenizer, Side(4, *model.around[0]), ["jet " * 99])
@@ -146,8 +144,8 @@ def test_long_document_is_cut_without_the_prompt_behind_it(qwen: Path) -> None:
 @pytest.mark.parametrize("head", ["yes_no", "hf"])
 def test_adapter_keeps_scores_when_saved_and_merged(head: str, qwen: Path, classifier: Path, tmp_path: Path) -> None:
     folder = qwen if head == "yes_no" else classifier
-    plain = Decoder(str(folder), template=QWEN)
-    model = Decoder(str(folder), template=QWEN, lora=LoRA(rank=4, alpha=8))
+    plain = Decoder(str(folder))
+    model = Decoder(str(folder), lora=LoRA(rank=4, alpha=8))
     torch.testing.assert_close(ours(model), ours(plain), msg="a fresh adapter adds nothing")
     trained = {name for name, p in model.named_parameters() if p.requires_grad}
     assert trained and all("lora" in name or "score" in name for name in trained)
@@ -175,7 +173,7 @@ def test_adapter_keeps_scores_when_saved_and_merged(head: str, qwen: Path, class
 
 
 def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
-    model, lists = Decoder(str(qwen), template=QWEN, document_length=24), make_lists(tmp_path)
+    model, lists = Decoder(str(qwen), document_length=24), make_lists(tmp_path)
     check_independent(model, lists, 1)
     texts = lists.store.documents.column("text").to_pylist()
     queries = lists.store.queries.column("text").to_pylist()
@@ -185,7 +183,7 @@ def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
 
 def test_seed_alone_draws_the_adapter(qwen: Path, lists: Lists) -> None:
     def drawn(seed: int) -> dict[str, Tensor]:
-        model = Decoder(str(qwen), template=PLAIN, lora=LoRA(rank=2))
+        model = Decoder(str(qwen), lora=LoRA(rank=2))
         model.prepare(lists, seed)
         return {name: p.detach() for name, p in model.named_parameters() if "lora_A" in name}
 
@@ -197,13 +195,18 @@ def test_seed_alone_draws_the_adapter(qwen: Path, lists: Lists) -> None:
 def test_decoder_refuses_bad_arguments(qwen: Path, tmp_path: Path, tiny_model: Path) -> None:
     def refused(match: str, name: Path | str = qwen, **keys: Any) -> None:
         with pytest.raises(UserError, match=match) as caught:
-            Decoder(str(name), **{"template": QWEN} | keys)
+            Decoder(str(name), **keys)
         assert "\n" not in str(caught.value)
 
-    refused("expected the place {document} once, found it no times", template="{query}")
-    refused("no file qwen3; name one, or a text", template="qwen3")
-    refused("do not say how it reads a pair and which tokens make its score", template=None)
-    refused("the model's template has no place for one", template=PLAIN, instruction="find")
+    for number, (prompt, match) in enumerate(
+        {
+            "{query}": "does not read a query and a document .*'document' content does not reach",
+            "{query}{document}{query}": "its chat template has the query 2 times",
+            None: "do not say how it reads a pair and which tokens make its score",
+        }.items()
+    ):
+        refused(match, make_decoder(tmp_path / str(number), prompt=prompt))
+    refused("the model's template has no place for one", make_decoder(tmp_path / "bare"), instruction="find")
     refused("instruction: .* has a place of the template", instruction="Find {query}")
     refused("cls_mean: needs an encoder's head", long="cls_mean")
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
@@ -214,7 +217,7 @@ def test_decoder_refuses_bad_arguments(qwen: Path, tmp_path: Path, tiny_model: P
 
 def test_adapter_without_its_base_is_refused(qwen: Path, tmp_path: Path) -> None:
     base, adapter = Path(shutil.copytree(qwen, tmp_path / "base")), tmp_path / "adapter"
-    Decoder(str(base), template=PLAIN, lora=LoRA(rank=2)).save(adapter)
+    Decoder(str(base), lora=LoRA(rank=2)).save(adapter)
     network = AutoModelForCausalLM.from_pretrained(base)
     with torch.no_grad():
         network.model.norm.weight += 1
@@ -228,16 +231,16 @@ def test_adapter_without_its_base_is_refused(qwen: Path, tmp_path: Path) -> None
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"base_model_name_or_path": None}))
     with pytest.raises(UserError, match="an adapter that does not name its base"):
-        Decoder(str(adapter), template=PLAIN)
+        Decoder(str(adapter))
 
 
 def test_adapter_finds_its_base_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given by a relative path; or itself made of a model that is gone since."""
     base = make_decoder(tmp_path / "base")
-    Decoder(str(base), template=PLAIN, document_length=24).save(tmp_path / "full")
+    Decoder(str(base), document_length=24).save(tmp_path / "full")
     shutil.rmtree(base)
     monkeypatch.chdir(tmp_path)
-    model = Decoder("full", template=PLAIN, lora=LoRA(rank=2), document_length=24)
+    model = Decoder("full", lora=LoRA(rank=2), document_length=24)
     model.save(tmp_path / "adapter")
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")

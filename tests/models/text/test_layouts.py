@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import WORDS, make_lists, make_model
+from tests.builders import WORDS, make_decoder, make_lists, make_model
 from tests.models.text.layouts import LAYOUTS, classic, modular, save_layout
 from tests.models.text.texts import draw_trained
 
@@ -161,7 +161,5 @@ def test_instruction_is_refused_without_a_place_for_it(name: str, tmp_path: Path
 
 
 def test_decoder_without_a_template_is_refused(tmp_path: Path) -> None:
-    from tests.builders import make_decoder
-
     with pytest.raises(UserError, match="do not say how it reads a pair and which tokens make its score"):
-        load_model(make_decoder(tmp_path / "m"))
+        load_model(make_decoder(tmp_path / "m", prompt=None))
