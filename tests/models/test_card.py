@@ -65,7 +65,7 @@ def test_card_is_valid_and_its_code_gives_the_same_scores(
 def test_card_names_rerank_when_documents_are_chunked(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = trained(tmp_path, tiny_model, "--model.long=first", "--data.validation_fraction=0")
+    run = trained(tmp_path, tiny_model, "--model.long=max", "--data.validation_fraction=0")
     card = ModelCard.load(run / "best" / "README.md")
     assert card.data.to_dict()["library_name"] == "rerank"
     assert card.data.eval_results is None
