@@ -21,7 +21,7 @@ from rerank.lists import Lists
 from rerank.lists.writer import StoreWriter
 from rerank.progress import tqdm
 from rerank.storage.arrow import FLOAT32, Array, blocks, write_arrow
-from rerank.storage.files import COMPRESSED, atomic_folder, open_binary, readable
+from rerank.storage.files import COMPRESSED, atomic_folder, open_binary
 
 FEATURES = "features"
 """The column that a file's features become."""
@@ -124,7 +124,7 @@ def _parse_file(path: Path) -> Iterator[Block]:
 
 def read_blocks(path: Path, size: int = 1 << 22) -> Iterator[bytes]:
     """Yield blocks of about this many bytes that end with lines."""
-    with open_binary(path) as file, readable(path):
+    with open_binary(path) as file:
         while block := file.read(size) + file.readline():
             yield block
 

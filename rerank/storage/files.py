@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import functools
-import glob
 import gzip
 import hashlib
 import io
@@ -22,29 +21,33 @@ from typing import IO, Any
 
 from rerank.errors import NotFoundError, UserError, one_line
 
+
+def _open_zstd(path: Path, mode: str) -> IO[bytes]:
+    import pyarrow as pa
+
+    return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
+
+
 OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
+OPENERS[b"\x28\xb5\x2f\xfd"] = _open_zstd
 COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
 
-def open_binary(path: str | Path) -> IO[bytes]:
-    """Open a file for reading, decompressed if its first bytes say that it is compressed."""
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, decompressed if its first bytes say that it is compressed.
+
+    Raises:
+        UserError: no such file, or one that cannot be decompressed.
+    """
     path = Path(path)
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     with path.open("rb") as file:
         start = file.read(5)
-    if start.startswith(b"\x28\xb5\x2f\xfd"):
-        import pyarrow as pa
-
-        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
-    return next((opener for mark, opener in OPENERS.items() if start.startswith(mark)), open)(path, "rb")
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn errors of decompression into one line that names the file."""
     try:
-        yield
+        with next((opener for mark, opener in OPENERS.items() if start.startswith(mark)), open)(path, "rb") as file:
+            yield file
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, UserError):
             raise
@@ -53,7 +56,7 @@ def readable(path: Path) -> Iterator[None]:
 
 def read_text(path: str | Path) -> str:
     """Read a UTF-8 file, plain or compressed, without a byte-order mark; refuse other encodings with their line."""
-    with open_binary(path) as file, readable(Path(path)):
+    with open_binary(path) as file:
         data = file.read()
     try:
         return data.decode("utf-8-sig")
@@ -68,13 +71,13 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     Bytes that are not UTF-8 become U+FFFD, which is logged once for a file.
     """
     undecodable = 0
-    with open_binary(path) as file, readable(Path(path)):
+    with open_binary(path) as file:
         for number, line in enumerate(io.TextIOWrapper(file, "utf-8-sig", "replace", newline="\n"), 1):
             undecodable += "\ufffd" in line
             if not line.isspace():
                 yield number, line.rstrip("\r\n")
     if undecodable:
-        say_once(f"{path}: {undecodable} lines have U+FFFD, or bytes that are not UTF-8", logging.WARNING)
+        warn_once(f"{path}: {undecodable} lines have U+FFFD, or bytes that are not UTF-8")
 
 
 def plain_name(path: Path) -> Path:
@@ -82,15 +85,11 @@ def plain_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
-@functools.cache
-def say_once(message: str, level: int = logging.INFO) -> None:
-    """Log a message once in this process."""
-    logging.getLogger("rerank").log(level, message)
+say_once = functools.cache(logging.getLogger("rerank").info)
+"""Log a message once in this process."""
 
-
-def warn_once(message: str) -> None:
-    """Log a warning once in this process."""
-    say_once(message, logging.WARNING)
+warn_once = functools.cache(logging.getLogger("rerank").warning)
+"""Log a warning once in this process."""
 
 
 def digest(*parts: str | bytes | Path) -> str:
@@ -137,37 +136,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def temporary_beside(path: Path) -> Path:
-    """Return a random name beside a path; machines that share a disk may have processes with the same id."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-
-
-def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove what killed writers left in a folder; a folder that one of them was replacing is put back.
-
-    Args:
-        folder: where they wrote.
-        name: the file or folder that they wrote; all of them by default. The caller has its lock.
-    """
-    pattern = "*" if name is None else glob.escape(name)
-    for old in folder.glob(f".{pattern}{OLD}"):
-        target = folder / old.name.removeprefix(".").removesuffix(OLD)
-        if os.path.lexists(target):
-            shutil.rmtree(old, ignore_errors=True)
-        else:
-            os.rename(old, target)
-            logging.getLogger("rerank").warning("%s: put back, as the process that replaced it was killed", target)
-    for path in folder.glob(f".{pattern}.{'[0-9a-f]' * 8}.tmp"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-OLD = ".rerank-old"
-"""End of the name that a folder has while another takes its place."""
-
-
 def check_apart(output: str | Path, **inputs: Any) -> None:
     """Refuse to overwrite an input: a file, a folder, or a collection with one of these behind its colon."""
     target = Path(os.path.realpath(output))
@@ -181,10 +149,35 @@ def check_apart(output: str | Path, **inputs: Any) -> None:
             raise UserError(f"{output}: would overwrite what --{name} {given} reads; name another file")
 
 
-def is_stream(path: Path) -> bool:
-    """Return True for a pipe, terminal or other device, which is written in place."""
-    # Behind /dev/stdout may be a regular file, which the shell holds open: replacing it would hide what comes after.
-    return os.path.abspath(path).startswith(("/dev/", "/proc/")) or path.is_fifo()
+OLD = ".rerank-old"
+"""End of the name that a folder has while another takes its place."""
+
+
+def remove_leftovers(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers left in a folder; a folder that one of them was replacing is put back.
+
+    Args:
+        folder: where they wrote.
+        name: pattern of the names that they wrote. The caller has their lock.
+    """
+    for old in folder.glob(f".{name}{OLD}"):
+        target = folder / old.name.removeprefix(".").removesuffix(OLD)
+        if os.path.lexists(target):
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            os.rename(old, target)
+            logging.getLogger("rerank").warning("%s: put back, as the process that replaced it was killed", target)
+    for path in folder.glob(f".{name}.{'[0-9a-f]' * 8}.tmp"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """Return a random name beside a path; machines that share a disk may have processes with the same id."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def _flush(path: Path) -> None:
@@ -201,17 +194,12 @@ def _flush(path: Path) -> None:
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a name beside a file's place to write to; it takes the place at the end, whole or not at all.
 
-    The file behind a symbolic link is replaced, not the link. Pipes and devices are written in place.
+    The file behind a symbolic link is replaced, not the link. Pipes and devices are refused.
     """
-    path = Path(path)
-    if is_stream(path):
-        yield path
-        return
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")) or (os.path.exists(path) and not os.path.isfile(path)):
+        raise UserError(f"{path}: is a folder, pipe or device; name a file")
     path = Path(os.path.realpath(path))
-    temporary = temporary_beside(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise UserError(f"{path}: is a folder; name a file")
+    temporary = _temporary(path)
     temporary.touch(exist_ok=False)  # so that the umask applies, and errors come before the work
     try:
         yield temporary
@@ -239,10 +227,10 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
             next `remove_leftovers` puts it back.
     """
     path = Path(os.path.realpath(path))
-    temporary, old = temporary_beside(path), path.with_name(f".{path.name}{OLD}")
+    old = path.with_name(f".{path.name}{OLD}")
     if not replace:
         _refuse_existing(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
@@ -252,11 +240,7 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
             os.rename(path, old)
         _refuse_existing(path)  # a rename would replace an empty folder
-        try:
-            os.rename(temporary, path)
-        except OSError:
-            _refuse_existing(path)  # another process was faster by less than the check above takes
-            raise
+        os.rename(temporary, path)
         _flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.storage.files import is_stream, remove_leftovers
+from rerank.storage.files import remove_leftovers
 
 
 @contextmanager
@@ -19,7 +20,7 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
     """Lock a file or folder against other processes and threads; a thread that has the lock may take it again.
 
     The lock is a file beside the path (``.NAME.lock``), so the path itself may be renamed or missing. What a killed
-    writer of the path left behind is removed first. Pipes and devices are not locked.
+    writer of the path left behind is removed first.
 
     Args:
         path: the file or folder to write.
@@ -28,9 +29,6 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
     Raises:
         UserError: another process writes the path.
     """
-    if is_stream(Path(path)):
-        yield
-        return
     path = Path(os.path.realpath(path))
     place = path.with_name(f".{path.name}.lock")
     lock = FileLock(place, is_singleton=True)
@@ -45,7 +43,7 @@ def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
         lock.acquire()
     try:
         if not again:
-            remove_leftovers(path.parent, path.name)
+            remove_leftovers(path.parent, glob.escape(path.name))
         yield
     finally:
         if lock.is_locked and not again:  # a forked child does not have its parent's lock
