@@ -28,7 +28,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
     """
     searches = bm25 or search != Search()
     if check:
-        found = list(retrieve_inputs(options, search if searches else None))
+        found = list(retrieve_inputs(**options | {"search": search if searches else None}))
         print("\n".join(map(str, found)))
         sys.exit(any(one.missing for one in found))
     stored = tasks.retrieve(output=output, search=search if searches else None, **options)

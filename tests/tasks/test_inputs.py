@@ -20,11 +20,10 @@ def test_retrieve_check_passes_when_all_inputs_are_there(tmp_path: Path, capsys:
     name = write_collection(tmp_path / "c")
     (tmp_path / "run.trec").write_text("q0 Q0 d0 1 1.0 x\n")
     run = tmp_path / "run.trec"
-    assert check(capsys, "--collection", name) == (0, [f"{name}: ok", "Java: ok"])
     assert check(capsys, "--collection", name, "--run", f"x={run}") == (0, [f"{name}: ok", f"run {run}: ok"])
-    assert check(capsys, "--records", str(run)) == (0, [f"records {run}: ok"])
+    assert check(capsys, "--records", str(run)) == (0, [f"dataset {run}: ok"])
     words = ["--collection", name, "--index", str(tmp_path), "--qrels", name]
-    assert check(capsys, *words) == (0, [f"{name}: ok", f"{name}: ok", "Java: ok", f"index {tmp_path}: ok"])
+    assert check(capsys, *words) == (0, [f"{name}: ok", f"{name}: ok", f"index {tmp_path}: ok"])
     assert not (tmp_path / "lists").exists()
 
 
@@ -38,10 +37,10 @@ def test_retrieve_check_names_missing_inputs(
     assert code == 1 and lines[0] == f"files:{tmp_path}: ok"
     assert lines[1].startswith("nowhere.tsv: missing: unknown collection 'nowhere.tsv'")
     assert lines[2] == f"run nowhere.trec: missing: no such file; put it at {Path('nowhere.trec').absolute()}"
-    assert lines[3].startswith("embedding model nobody/nothing: missing: neither a file nor a folder")
+    assert lines[3].startswith("model nobody/nothing: missing: no such file or folder; from the hub, it goes to")
     code, lines = check(capsys, "--collection", "lucene:robust04", "--index", "robust")
-    assert code == 1 and lines[0].startswith(f"index robust04: missing: {tmp_path}/pyserini/indexes, 1.8 GB from http")
-    assert lines[2] == "index robust: missing: neither a folder nor one of Pyserini's prebuilt indexes"
+    assert code == 1 and lines[0].startswith(f"index robust04: missing: {tmp_path}/pyserini/indexes, 1.78GB from http")
+    assert lines[1] == "index robust: missing: neither a folder nor one of Pyserini's prebuilt indexes"
 
 
 @pytest.mark.slow
@@ -50,17 +49,17 @@ def test_retrieve_check_lists_files_of_ir_datasets(tmp_path: Path) -> None:
 import json
 from rerank.tasks.inputs import retrieve_inputs
 names = "msmarco-passage/trec-dl-2019/judged", "disks45/nocr/trec-robust-2004"
-print(json.dumps([list(map(str, retrieve_inputs({"collection": name}, None))) for name in names]))
+print(json.dumps([list(map(str, retrieve_inputs(name))) for name in names]))
 """
     home = tmp_path / "home"
     (home / "disks45").mkdir(parents=True)
     (home / "disks45" / "qrels.robust2004.txt").touch()
     msmarco, robust = json.loads(python(script, IR_DATASETS_HOME=str(home)).stdout)
-    place = f"{home}/msmarco-passage/collectionandqueries.tar.gz, 1.1 GB from https://"
+    place = f"{home}/msmarco-passage/collectionandqueries.tar.gz, 1.06GB from https://"
     assert msmarco[0].startswith(f"docs of msmarco-passage/trec-dl-2019/judged: missing: {place}")
-    assert len(msmarco) == 4 and all(": missing: " in line for line in msmarco[:3]) and msmarco[3] == "Java: ok"
+    assert len(msmarco) == 3 and all(": missing: " in line for line in msmarco)
     terms = "https://trec.nist.gov/data/cd45/index.html"
     put = f"put them at {home}/disks45/corpus, see {terms}"
     assert robust[0] == f"docs of disks45/nocr/trec-robust-2004: missing: {put}"
-    assert f"{home}/disks45/04.testset.gz, 0.03 MB from https://" in robust[1]
+    assert f"{home}/disks45/04.testset.gz, 34.3kB from https://" in robust[1]
     assert robust[2] == "qrels of disks45/nocr/trec-robust-2004: ok"
