@@ -69,11 +69,6 @@ def asked() -> int | None:
     return _signals.asked if _signals.finishing else None
 
 
-def came() -> bool:
-    """Tell if a signal came since this process listens."""
-    return _signals.asked is not None
-
-
 def check() -> None:
     """Raise `Stopped` if a signal asks for it; for places that lose nothing by it."""
     if (number := asked()) is not None:
