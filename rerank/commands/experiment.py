@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from rerank.commands.options import HELP, PAGES, help_page, shell_like
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file
-from rerank.settings.configs import assign, join_configs, merged
+from rerank.settings.configs import join_configs
 from rerank.settings.parser import add_config, make_parser, parse
 from rerank.storage.locks import exclusive_lock
 
@@ -19,7 +19,7 @@ from rerank.storage.locks import exclusive_lock
 def experiment(argv: Sequence[str]) -> int:
     """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables.
 
-    Resumes where it was interrupted. Keys of runs can be set by options too: ``--base.data.path=DIR``.
+    Resumes where it was interrupted. Options may set keys of all runs: ``--base.data.path=DIR``.
     """
     parser = make_parser("experiment", experiment)
     add_config(parser)
@@ -31,13 +31,12 @@ def experiment(argv: Sequence[str]) -> int:
     if HELP & set(argv):
         print(help_page(parser, PAGES["experiment"]))
         return 0
-    words, inside = split_options(join_configs(argv, "experiment"))
+    words = join_configs(argv, "experiment")
     print_config = {"--print_config", "--print-config"} & set(words)
     options = parse(parser, shell_like(parser, [word for word in words if word not in print_config]))
     dry_run, share, _ = (options.pop(key) for key in ("dry_run", "share", "config"))
     config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
-    set_inside(config, inside)
-    if print_config:  # the parser's own would take the quotes off a preset "1024", and not know what was set inside
+    if print_config:  # the parser's own would take the quotes off a preset "1024"
         import yaml
 
         print(yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True), end="")
@@ -92,40 +91,3 @@ def parse_share(text: str) -> tuple[int, int]:
     if number >= count:
         raise UserError(f"--share: {text!r} is out of range; use 0/{count} to {count - 1}/{count}")
     return number, count
-
-
-def split_options(argv: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Apart from the other words: options that reach into runs (``--base.x=1``, ``--base.x 1``), with their values."""
-    words: list[str] = []
-    inside: list[tuple[str, str]] = []
-    remaining = iter(argv)
-    for word in remaining:
-        key, equals, value = word.partition("=")
-        if not key.startswith(("--base.", "--methods.")) or key == "--methods.help":
-            words.append(word)
-            continue
-        given = value if equals else next(remaining, None)
-        if given is None:
-            raise UserError(f"{key}: needs a value")
-        inside.append((key.removeprefix("--"), given))
-    return words, inside
-
-
-def set_inside(config: ExperimentConfig, options: Sequence[tuple[str, str]]) -> None:
-    """Set keys of the base (``base.KEY``) or of a method (``methods.NAME.set.KEY``) to values written as YAML."""
-    import yaml
-
-    for key, text in sorted(options, key=lambda option: option[0].count(".")):  # a class before its arguments
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise UserError(f"{key}: {text!r} is not YAML") from error
-        if key.startswith("base."):
-            assign(config.base, key.removeprefix("base."), value)
-            continue
-        name = next((name for name in config.methods if key.startswith(f"methods.{name}.set.")), None)
-        if name is None:
-            known = nearest(key, [f"methods.{name}.set" for name in config.methods])
-            raise UserError(f"--{key}: options reach into methods as --methods.NAME.set.KEY{known}")
-        config.methods[name].set = merged({}, config.methods[name].set)  # what is dotted there becomes nested
-        assign(config.methods[name].set, key.removeprefix(f"methods.{name}.set."), value)

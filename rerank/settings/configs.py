@@ -45,26 +45,36 @@ def _extended(content: Settings, path: Path, files: Sequence[Path]) -> Settings:
 def join_configs(argv: Sequence[str], command: str) -> list[str]:
     """Replace all ``--config FILE`` with one: later files override earlier ones, a new class with its arguments.
 
-    The parser's own merging would keep arguments of a class that a later file replaces.
+    The parser's own merging would keep arguments of a class that a later file replaces. Options that reach into an
+    experiment's runs (``--base.data.path DIR``) override its files.
     """
     import yaml
 
     words: list[str] = []
     settings: Settings = {}
+    inside: Settings = {}
     remaining = iter(argv)
     for word in remaining:
         option, equals, value = word.partition("=")
-        if option != "--config":
+        in_base = command == "experiment" and option.startswith("--base.")
+        if not (in_base or option == "--config"):
             words.append(re.sub(r"^(--[^=]+=)~(?=/)", lambda match: match[1] + str(Path.home()), word))
             continue
-        path = value if equals else next(remaining, "")
-        if not path:
-            raise UserError("--config: needs a file; give --config FILE.yaml")
-        settings = _merge_file(settings, read_config(path), path)
+        value = value if equals else next(remaining, "")
+        if not value:
+            raise UserError(f"{option}: needs a value; give {option} {'VALUE' if in_base else 'FILE.yaml'}")
+        if in_base:
+            try:
+                inside[option.removeprefix("--")] = yaml.safe_load(value)
+            except yaml.YAMLError as error:
+                raise UserError(f"{option}: {value!r} is not YAML") from error
+            continue
+        settings = _merge_file(settings, read_config(value), value)
         if command == "train" and "methods" in settings:
-            raise UserError(f"{path}: is an experiment; run it with rerank experiment --config {path}")
+            raise UserError(f"{value}: is an experiment; run it with rerank experiment --config {value}")
         if command == "experiment" and "model" in settings and "methods" not in settings:
-            raise UserError(f"{path}: is a training run; run it with rerank train --config {path}")
+            raise UserError(f"{value}: is a training run; run it with rerank train --config {value}")
+    settings = merged(settings, inside)
     if not settings:
         return words
     # Quoted, because the parser would read the text 1e-3 as a number.

@@ -229,7 +229,6 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
         (["--base.model.name=nowhere"], "nowhere"),
         (["--base.epochs=two"], "epochs"),
         (["--base.data.list=x"], "data"),
-        (["--methods.SmothI.set.epochs=2"], "did you mean 'methods.SmoothI.set'"),
         (["--base.epochs"], "needs a value"),
         (["--folds=[1, 7]"], "data.fold: 7 of 3"),
         (["--folds=null"], "FoldsData needs fold; give --data.fold; see rerank train --help; or name all folds"),
