@@ -273,7 +273,7 @@ def memory(here: Here) -> Iterator[str]:
     model = here.model("MiniLM-L6").train()
     lists, inputs = here.pairs(model, *here.of((2, 5), (16, 50)))
     tokens = int(inputs.lengths(lists.row_numbers).sum())
-    each = graph_bytes(model, inputs, lists, np.arange(len(lists)), "bf16")
+    each = graph_bytes(model, inputs, lists, "bf16")
     yield f"A token's graph is taken to keep {each / 1e3:.1f} kB."
     if here.device.type != "cuda":
         yield "\nThe rest needs a GPU."

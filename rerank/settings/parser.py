@@ -20,6 +20,7 @@ WORDS |= {"dict": "keys and their values", "NoneType": "null"}
 
 TRANSFORMERS = {
     "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "micro_batch_size",
     "num_train_epochs": "epochs",
     "learning_rate": "optimization.encoder_lr",
     "lr": "optimization.encoder_lr",

@@ -33,7 +33,6 @@ class StepResult(NamedTuple):
     loss: float  # of the batch; 0 if no list had a signal
     documents: int
     lists: int  # lists with a signal, judged by their targets; 0 if the step is skipped
-    dead: int  # those of them whose loss had a zero gradient on every score
     stop: bool = False  # a signal came to a process
 
 
@@ -114,7 +113,7 @@ class GradientAccumulator:
         """
         lists, terms = self._with_signal(batch, progress)
         if not terms:
-            return StepResult(0.0, 0, 0, 0, stop=self.accelerator.num_processes == 1 and stops.asked() is not None)
+            return StepResult(0.0, 0, 0, stop=self.accelerator.num_processes == 1 and stops.asked() is not None)
         start = RngSnapshot(self.scorer, self.accelerator.device)
         while True:
             try:
@@ -141,14 +140,9 @@ class GradientAccumulator:
         return [batch[i] for i in np.flatnonzero(useful)], terms
 
     def _share(self, lists: list[ListSample]) -> list[ListSample]:
-        """Select the lists of this process, divided by cost; one process takes all of them under batch norm."""
-        process, processes = self.accelerator.process_index, self.accelerator.num_processes
-        if self.scorer.uses_batch_norm:
-            return lists if process == 0 else []
-        if processes == 1:
-            return lists
-        owners = deal(self._tokens(lists), processes)
-        return [sample for owner, sample in zip(owners, lists, strict=True) if owner == process]
+        """Select the lists of this process, divided by cost."""
+        owners = deal(self._tokens(lists), self.accelerator.num_processes)
+        return [lists[i] for i, owner in enumerate(owners) if owner == self.accelerator.process_index]
 
     def _backpropagate_all(self, lists: list[ListSample], terms: list[ActiveTerm]) -> list[MicroBatchLoss]:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
@@ -228,12 +222,12 @@ class GradientAccumulator:
     def _result(self, losses: list[MicroBatchLoss], lists: int, step: int) -> StepResult:
         """Sum the totals over all processes; the host waits for the device here, once."""
         documents = sum(loss.documents for loss in losses)
-        counts = torch.tensor([0, 0, documents, stops.asked() is not None], dtype=torch.float32)
-        mine = sum((loss.totals for loss in losses), counts.to(self.accelerator.device))
-        loss, dead, documents, stop = self.accelerator.reduce(mine, "sum").tolist()
+        mine = torch.tensor([0, documents, stops.asked() is not None], dtype=torch.float32).to(self.accelerator.device)
+        mine[0] = sum(loss.value for loss in losses)
+        loss, documents, stop = self.accelerator.reduce(mine, "sum").tolist()
         if not np.isfinite(loss):
             raise not_finite("a score, or the loss,", step, self.accelerator.mixed_precision)
-        return StepResult(loss / self.accelerator.num_processes, int(documents), lists, int(dead), stop > 0)
+        return StepResult(loss / self.accelerator.num_processes, int(documents), lists, stop > 0)
 
 
 def not_finite(what: str, step: int, precision: str) -> UserError:

@@ -36,8 +36,6 @@ class State:
     best: float | None = None  # the monitor of the best epoch; None before the first validation
     best_epoch: int = 0
     loss_sum: float = 0.0
-    lists: int = 0
-    dead: int = 0
     skipped: int = 0
     logged: int = 0  # bytes of metrics.jsonl
     limits: MemoryLimits = field(default_factory=MemoryLimits)
@@ -47,13 +45,11 @@ class State:
         self.step += 1
         self.epoch_step += 1
         self.loss_sum += done.loss
-        self.lists += done.lists
-        self.dead += done.dead
         self.skipped += not done.lists
 
     def end_epoch(self) -> None:
         self.epoch += 1
-        self.epoch_step = self.lists = self.dead = self.skipped = 0
+        self.epoch_step = self.skipped = 0
         self.loss_sum = 0.0
 
     def state_dict(self) -> dict[str, Any]:

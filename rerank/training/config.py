@@ -67,9 +67,7 @@ class TrainConfig:
         micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
             pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
             normalises over the documents of a piece. None takes as many as fit ``token_budget`` if their graph is kept,
-            else the whole share.
-        gradient_accumulation_steps: the same, as a number of micro-batches per step and process, as ``accelerate
-            launch --gradient_accumulation_steps`` gives it, too.
+            else the whole share. ``accelerate launch --gradient_accumulation_steps`` gives it as a number of pieces.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own, or
             what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
@@ -100,7 +98,6 @@ class TrainConfig:
     steps_per_epoch: Count | None = None
     batch_size: Count = 16
     micro_batch_size: Count | None = None
-    gradient_accumulation_steps: Count | None = None
     token_budget: Count | None = None
     gradient: Literal["auto", "full", "cached"] = "auto"
     precision: Literal["auto", "bf16", "fp16", "fp32"] = "auto"

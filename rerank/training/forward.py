@@ -26,7 +26,7 @@ PROBE_TOKENS = 2048
 """Tokens of the forward pass that is measured."""
 
 PROBE_LISTS = 256
-"""Lists among which the one with the most tokens is measured."""
+"""Lists among which the longest pairs are measured."""
 
 GRAPH_SHARE = 0.5
 """Share of the free memory for graphs; the rest is for what forward and backward passes need in between."""
@@ -206,22 +206,21 @@ def tokens_that_fit(
         return UNLIMITED, f"unknown on {device.type}"
     trained = sum(p.numel() for p in scorer.parameters() if p.requires_grad)
     room = GRAPH_SHARE * max(0, free - BYTES_PER_PARAMETER * trained)
-    per_token = graph_bytes(scorer, inputs, lists, usable[:PROBE_LISTS], precision)
+    per_token = graph_bytes(scorer, inputs, lists.select(usable[:PROBE_LISTS]), precision)
     tokens = 2 ** int(np.log2(max(1.0, room / per_token)))
     return tokens, f"{room / 1e9:.1f} GB, {per_token / 1e3:.1f} kB a token, enough for {tokens} tokens"
 
 
-def graph_bytes(scorer: Scorer, inputs: Inputs, lists: Lists, among: Array, precision: Precision) -> float:
-    """Measure the bytes that a graph keeps per token, in a forward pass over the longest pairs of the longest list."""
+def graph_bytes(scorer: Scorer, inputs: Inputs, lists: Lists, precision: Precision) -> float:
+    """Measure the bytes that a graph keeps per token, in a forward pass over the longest pairs of lists."""
     device = next(scorer.parameters()).device
-    candidates = [np.arange(lists.starts[i], lists.starts[i] + lists.lengths[i]) for i in among]
-    longest = candidates[int(np.argmax([inputs.lengths(rows).sum() for rows in candidates]))]
-    start = np.zeros(1, np.int64)
-    rows = longest[inputs.chunks(longest, start, PROBE_TOKENS)[0]]
+    rows, starts = lists.row_numbers, lists.offsets[:-1]
+    chunk = inputs.chunks(rows, starts, PROBE_TOKENS)[0]
+    batch = inputs.collate(rows[chunk], starts_of(list_numbers(len(rows), starts)[chunk]))
     before = RngSnapshot(scorer, device)
     with kept(scorer) as count, autocast(precision, device):
-        scores = scorer.score({name: sent(value, device) for name, value in inputs.collate(rows, start).items()})
+        scores = scorer.score({name: sent(value, device) for name, value in batch.items()})
         size = count.bytes
         del scores
     before.restore()  # running statistics do not see the probe
-    return max(1.0, size / int(inputs.lengths(rows).sum()))
+    return max(1.0, size / int(inputs.lengths(rows[chunk]).sum()))

@@ -111,24 +111,17 @@ def chosen_precision(configured: Precision, bf16: bool = True) -> tuple[Precisio
 
 
 def micro_batch_size(config: TrainConfig, processes: int) -> int | None:
-    """Compute the lists per micro-batch from the configured or launched number of accumulation steps.
+    """Return the lists per micro-batch, as configured or from the launcher's number of accumulation steps.
 
     Raises:
-        UserError: ``micro_batch_size`` is configured as well, or configuration and launcher differ.
+        UserError: both are given.
     """
-    launched, configured = launched_accumulation_steps(), config.gradient_accumulation_steps
-    if launched is not None and configured not in (None, launched):
-        raise UserError(
-            f"gradient_accumulation_steps: {configured} contradicts accelerate launch "
-            f"--gradient_accumulation_steps {launched}; give one of them"
-        )
-    steps = configured or launched
-    if steps is None:
+    if (steps := launched_accumulation_steps()) is None:
         return config.micro_batch_size
     if config.micro_batch_size is not None:
         raise UserError(
-            f"micro_batch_size: {config.micro_batch_size} and gradient_accumulation_steps: {steps} both cut the batch; "
-            "give one of them"
+            f"micro_batch_size: {config.micro_batch_size} contradicts accelerate launch "
+            f"--gradient_accumulation_steps {steps}; give one of them"
         )
     return max(1, -(-config.batch_size * config.sampler.queries // (processes * steps)))
 

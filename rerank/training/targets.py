@@ -25,9 +25,6 @@ AT_ONCE = 1024
 CPU_ELEMENTS, GPU_ELEMENTS = 2048, 1 << 20
 """Above this number of padded scores, bucket lists by length; below it, another call costs more than the padding."""
 
-ZERO_GRAD_TOLERANCE = 1e-7
-"""Scores whose derivatives stay below this have a zero gradient: float32's rounding unit for losses of about 1."""
-
 SHIFTED = 32
 """Lists, and documents of each, on which a loss is tested for ignoring shifts."""
 
@@ -133,8 +130,7 @@ class MicroBatchLoss:
     """Compute the loss of some lists from their scores.
 
     Attributes:
-        totals: on the device, so that the host does not wait: the loss, not finite if a score is not; after the
-            backward pass, the number of lists whose scores had a zero gradient; and two zeros for other totals.
+        value: the loss, not finite if a score is not; on the device, so that the host does not wait.
     """
 
     def __init__(
@@ -143,7 +139,7 @@ class MicroBatchLoss:
         self.terms, self._sums, self._device = terms, targets.sums, device
         lengths = np.array([len(sample.rows) for sample in samples])
         self.documents = int(lengths.sum())
-        self.totals = torch.zeros(4, device=device)
+        self.value = torch.zeros((), device=device)
         starts, self._groups = np.cumsum(lengths) - lengths, []
         for chosen in bucket_by_length(lengths, CPU_ELEMENTS if device.type == "cpu" else GPU_ELEMENTS):
             real = torch.arange(int(lengths[chosen].max())) < torch.from_numpy(lengths[chosen])[:, None]
@@ -156,22 +152,16 @@ class MicroBatchLoss:
     def __call__(self, flat: Tensor, draw: int = 0) -> Tensor:
         """Compute the loss of scores ``[N]``, list after list; random choices depend on the number of the draw."""
         totals = [torch.zeros((), device=self._device) for _ in self.terms]
-        self._negligible = min((t.weight / t.over for t in self.terms if t.weight), default=1.0) * ZERO_GRAD_TOLERANCE
         for places, padding, seeds, *given in self._groups:
             scores = flat[places.flatten()].view_as(places).masked_fill(padding, 0.0)
-            if scores.requires_grad:
-                scores.register_hook(self._count_dead)
             drawn = (seeds + draw) & (2**63 - 1) if draw else seeds
             for i, term in enumerate(self.terms):
                 labels, mask = given[2 * i : 2 * i + 2]
                 totals[i] = totals[i] + self._sums[term.number](scores, labels, mask, seeds=drawn)
         weighted = [total / term.over * term.weight for total, term in zip(totals, self.terms, strict=True)]
         loss = torch.stack(weighted).sum()
-        self.totals[0] = loss.detach() + 0.0 * flat.detach().sum()
+        self.value = loss.detach() + 0.0 * flat.detach().sum()
         return loss
-
-    def _count_dead(self, gradient: Tensor) -> None:
-        self.totals[1] += (gradient.abs().amax(dim=1) <= self._negligible).sum()
 
 
 def bucket_by_length(lengths: Array, elements: int) -> list[Array]:

@@ -102,15 +102,16 @@ class Trainer:
         """Prepare the model and its inputs, join the other processes, and create the run folder."""
         config, train = self.config, self.splits.train
         self.model.prepare(train, config.seed)
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+        if several and self.model.uses_batch_norm:
+            raise UserError("model: batch norm is over a whole batch, so one process trains; start one")
         self._inputs["train"] = self.model.inputs(train)
         for split, lists in self.measurer.lists.items():
             self.model.check(lists)
             if split == "validation":
                 self._inputs[split] = self.model.inputs(lists)
         self.precision, why = chosen_precision(config.precision, self.model.bf16)
-        unused = int(os.environ.get("WORLD_SIZE", "1")) > 1 and has_unused_parameters(
-            self.model, self._inputs["train"], train
-        )
+        unused = several and has_unused_parameters(self.model, self._inputs["train"], train)
         self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, unused)
         self.main = self.accelerator.is_main_process
         self.batches = Batches(
@@ -128,8 +129,6 @@ class Trainer:
         log.info("precision %s (%s)", self.precision, why)
         skipped = len(train) - len(self.usable)
         log.info("%d training lists, %d left out (no relevant candidate, or all grades equal)", len(train), skipped)
-        if self.model.uses_batch_norm and self.accelerator.num_processes > 1:
-            log.info("one process trains, because batch norm is over a whole batch; start one process")
         if (left_out := self.batches.left_out) is not None:
             log.info("sampler: %d of %d candidates are never negatives", left_out.sum(), len(left_out))
 
@@ -180,6 +179,7 @@ class Trainer:
         for batch in self.batches.epoch(state.epoch, state.epoch_step):
             seed_device(accelerator.device, seed_of(config.seed, state.step, f"process {accelerator.process_index}"))
             done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps)
+            learned: dict[str, Any] = {"skipped": True}
             if done.lists:
                 largest = config.optimization.max_grad_norm or float("inf")
                 norm = accelerator.clip_grad_norm_(self.forward.parameters(), largest)
@@ -187,6 +187,7 @@ class Trainer:
                     raise not_finite("the gradient", state.step + 1, accelerator.mixed_precision)
                 # Accelerate's wrapper, which scaling needs, searches the disk for a package in every step.
                 (self.optimizer if accelerator.scaler else self.optimizer.optimizer).step()
+                learned = {"loss": done.loss, "lists": done.lists, "grad_norm": norm.item()}
             rate = self.scheduler.get_last_lr()[0]
             self.scheduler.step()
             self.forward.zero_grad()
@@ -196,8 +197,7 @@ class Trainer:
             speed = {"lists/s": lists / seconds, "documents/s": documents / seconds}
             bar.set_postfix({"loss": done.loss, **speed}, refresh=False)
             bar.update()
-            learned = {"loss": done.loss, "lists": done.lists, "dead_lists": done.dead}
-            self._log(state, (learned if done.lists else {"skipped": True}) | {"learning_rate": rate, **speed})
+            self._log(state, learned | {"learning_rate": rate, **speed})
             if done.stop:
                 raise Stopped(stops.asked() or signal.SIGTERM)
             if state.step % config.checkpoint_every == 0 and state.epoch_step < self.batches.steps_per_epoch:
@@ -225,7 +225,6 @@ class Trainer:
         self._collect(state)
         epoch, mean_loss = state.epoch + 1, state.loss_sum / max(1, state.epoch_step - state.skipped)
         logged: dict[str, Any] = {"epoch": epoch, "mean_loss": mean_loss, "skipped_steps": state.skipped}
-        logged["dead_lists"] = dead = state.dead / max(1, state.lists)
         shown, better = f"epoch {epoch}: loss {mean_loss:.4f}", True
         if self.splits.validation is None:
             state.best_epoch = epoch
@@ -242,7 +241,6 @@ class Trainer:
             if better:
                 state.best, state.best_epoch, self._best_scores = worth, epoch, scores
                 shown += " (best)"
-        shown += f", {dead:.0%} dead lists" if dead else ""
         shown += f", {state.skipped} steps skipped (nothing to learn from)" if state.skipped else ""
         self._log(state, logged)
         log.info("%s", shown)
@@ -283,10 +281,7 @@ class Trainer:
                     self.model.save(temporary)
 
     def _collect(self, state: State) -> None:
-        """Bring every process the running means of the first and, of a sharded model, all weights; check them."""
-        if self.accelerator.num_processes > 1:
-            for buffer in self.trained.buffers():
-                torch.distributed.broadcast(buffer, 0)
+        """Bring every process all weights of a sharded model; check them."""
         if self.accelerator.is_fsdp2:
             from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 

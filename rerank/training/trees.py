@@ -85,7 +85,7 @@ class TreeTrainer:
             grown = self.model.grow(self.objective)
             line: dict[str, Any] = {"step": number, "epoch": number}
             if self.objective is not None:
-                line |= {"loss": self.objective.value, "dead_lists": self.objective.dead / self.objective.lists}
+                line["loss"] = self.objective.value
             scores = self.model.scores("train")
             if not np.isfinite(scores).all():
                 raise UserError(f"scores are not finite after tree {number}; lower model.learning_rate")
@@ -173,20 +173,18 @@ class Objective:
             self.terms.append((term, number, max(1, learnable) if term.loss.reduction == "mean" else 1))
         self.rows, terms = np.concatenate(rows), [ActiveTerm(number, 1.0, over) for _, number, over in self.terms]
         self.loss = MicroBatchLoss(samples, terms, targets, torch.device("cpu"))
-        self.calls, self.value, self.dead = 0, float("nan"), 0
+        self.calls, self.value = 0, float("nan")
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Return the derivatives of the summed loss by the scores, ``[T]`` float32, and the mean loss of a list."""
         flat = torch.from_numpy(np.asarray(scores[self.rows], dtype=np.float32)).requires_grad_()
         share = min(1.0, draw / self.trees)
         self.loss.terms = [ActiveTerm(number, term.weight_at(share), over) for term, number, over in self.terms]
-        self.loss.totals.zero_()
         self.loss(flat, draw).backward()
         assert flat.grad is not None
-        value, dead, *_ = self.loss.totals.tolist()
-        gradient, self.dead = np.zeros(len(scores), dtype=np.float32), int(dead)
+        gradient = np.zeros(len(scores), dtype=np.float32)
         gradient[self.rows] = flat.grad.numpy() * self.lists
-        return gradient, value
+        return gradient, self.loss.value.item()
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
         """Return gradient and Hessian, ``[T]`` each; ``value`` becomes the mean loss."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,12 +28,10 @@ from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
-from rerank.training.configuration import configured
 from rerank.training.results import mean_loss
 from rerank.training.targets import CPU_ELEMENTS, bucket_by_length
 from tests.builders import train, write_features, write_folds
 from tests.conftest import ROOT
-from tests.forked import together
 from tests.training.helpers import assert_near, assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -134,22 +131,12 @@ def test_two_processes_train_as_one(options: list[str], tmp_path: Path) -> None:
     assert found[0] == pytest.approx(found[1], abs=1e-6)
 
 
-@pytest.mark.slow
-def test_batch_norm_does_not_depend_on_processes(options: list[str], tmp_path: Path, processes: int = 2) -> None:
-    """It is over the whole batch, dropout and running means included: the same bits, and what is measured is saved."""
-    options = [*options, "--model.batch_norm=before", "--model.input_norm=true", "--model.dropout=0.3"]
-    config, saved = tmp_path / "one" / "config.yaml", tmp_path / "several"
-    train([*options, "--checkpoint_every=1", f"--output={config.parent}"])
-    together(processes, ["train", f"--config={config}", f"--output={saved}"])
-    assert_same(weights(saved), weights(config.parent))
-    assert "one process trains, because batch norm is over a whole batch" in (saved / "log.txt").read_text()
-    measured = [json.loads((run / "results.json").read_text())["validation"] for run in (saved, config.parent)]
-    assert measured[0] == measured[1]
-    lists = configured(yaml.safe_load(config.read_text())).data.splits(42).validation
-    assert lists is not None and lists.qrels is not None
-    model = MLP.load(saved / "best")
-    found = evaluate(lists.run(score_lists(model, model.inputs(lists), lists)), lists.qrels, "nDCG@5").mean
-    assert found["nDCG@5"] == pytest.approx(measured[0]["model"]["mean"]["nDCG@5"], abs=1e-6)
+def test_batch_norm_is_refused_in_several_processes(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UserError, match=r"batch norm is over a whole batch, so one process trains; start one"):
+        train([*options, "--model.batch_norm=before", f"--output={tmp_path / 'run'}"])
 
 
 def test_gradients_are_clipped(options: list[str], tmp_path: Path) -> None:

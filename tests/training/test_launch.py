@@ -62,37 +62,20 @@ def config(**settings: Any) -> TrainConfig:
 
 
 @pytest.mark.parametrize(
-    ("settings", "launched", "processes", "size"),
-    [
-        ({}, None, 2, None),
-        ({"micro_batch_size": 3}, None, 2, 3),
-        ({"gradient_accumulation_steps": 4}, None, 2, 2),
-        ({}, 4, 1, 4),
-        ({"gradient_accumulation_steps": 4}, 4, 1, 4),
-        ({"gradient_accumulation_steps": 3}, None, 1, 6),
-        ({}, 100, 2, 1),
-    ],
+    ("configured", "launched", "processes", "size"),
+    [(None, None, 2, None), (3, None, 2, 3), (None, 4, 1, 4), (None, 4, 2, 2), (None, 3, 1, 6), (None, 100, 2, 1)],
 )
 def test_accumulation_steps_cut_the_batch(
-    settings: dict[str, int], launched: int | None, processes: int, size: int | None, monkeypatch: pytest.MonkeyPatch
+    configured: int | None, launched: int | None, processes: int, size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: launched)
-    assert micro_batch_size(config(**settings), processes) == size
+    assert micro_batch_size(config(micro_batch_size=configured), processes) == size
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps: 2 contradicts .*_steps 4"),
-        ({"micro_batch_size": 2}, "micro_batch_size: 2 and gradient_accumulation_steps: 4 both cut the batch"),
-    ],
-)
-def test_accumulation_steps_raise_when_settings_differ(
-    settings: dict[str, int], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_accumulation_steps_raise_when_settings_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "launched_accumulation_steps", lambda: 4)
-    with pytest.raises(UserError, match=said):
-        micro_batch_size(config(**settings), 1)
+    with pytest.raises(UserError, match=r"micro_batch_size: 2 contradicts .*--gradient_accumulation_steps 4"):
+        micro_batch_size(config(micro_batch_size=2), 1)
 
 
 def test_unknown_trackers_raise(tmp_path: Path) -> None:
@@ -144,7 +127,7 @@ ACCELERATE += [
     "--gradient_accumulation_steps=2",
 ]
 TORCHRUN = ["torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-KEYS = ["--precision=bf16", "--gradient_accumulation_steps=2"]
+BF16 = ["--precision=bf16"]
 TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
 
 
@@ -152,8 +135,12 @@ TWO = "2 processes × 2 micro-batches × 2 lists = 8 lists per step, bf16"
 @pytest.mark.parametrize(
     ("launcher", "words", "line"),
     [
-        (["rerank", "train"], KEYS, "1 process × 2 micro-batches × 4 lists = 8 lists per step, bf16"),
-        ([*TORCHRUN, SCRIPT], KEYS, TWO),
+        (
+            ["rerank", "train"],
+            ["--precision=bf16", "--micro_batch_size=4"],
+            "1 process × 2 micro-batches × 4 lists = 8 lists per step, bf16",
+        ),
+        ([*TORCHRUN, SCRIPT], [*BF16, "--micro_batch_size=2"], TWO),
         ([*ACCELERATE, SCRIPT], [], TWO),
         ([*ACCELERATE, "-m", "rerank", "train"], [], TWO),
         ([*ACCELERATE, "--dynamo_backend=aot_eager", SCRIPT], [], f"{TWO}, aot_eager"),

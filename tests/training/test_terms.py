@@ -16,15 +16,13 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
-from rerank.losses import BCE, DirectMetric, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
+from rerank.losses import BCE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
 from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
-from rerank.relaxations import Approx
 from rerank.settings.described import described
 from rerank.storage.fingerprint import resolve
-from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
@@ -33,7 +31,7 @@ from rerank.training.run_folder import resolve_data
 from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
-from tests.training.helpers import accumulator_of, gradients, whole_batch
+from tests.training.helpers import gradients
 
 
 @pytest.fixture
@@ -205,25 +203,6 @@ def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
     check_sampler(alone, Full(3))
     with pytest.raises(UserError, match="Pairs chooses by grades, which 12 of 12 training queries do not"):
         check_sampler(alone, Pairs())
-
-
-def test_accumulate_counts_dead_lists(lists: Lists) -> None:
-    """By hand: the lists in which no score's derivative is above the limit, however the batch is cut."""
-    loss = DirectMetric("nDCG@1", Approx(alpha=200))
-    model = network(lists)
-    scores = torch.from_numpy(score_lists(model, model.inputs(lists), lists, precision="fp32", budget=None))
-    expected = 0
-    usable = Targets(lists, loss).usable()
-    for i in usable:
-        part = slice(int(lists.offsets[i]), int(lists.offsets[i + 1]))
-        leaf = scores[part][None].clone().requires_grad_()
-        (slope,) = torch.autograd.grad(loss(leaf, torch.from_numpy(lists.grades[part].astype(np.int64))[None]), leaf)
-        expected += bool(slope.abs().max() <= 1e-7)
-    assert 0 < expected < len(usable)
-    for size in (None, 1, 4):
-        step = accumulator_of(model, lists, loss, MemoryLimits(10**6), micro_batch_size=size)
-        done = step.accumulate(whole_batch(lists), 1)
-        assert (done.dead, done.lists) == (expected, len(usable))
 
 
 def test_objective_averages_terms_like_networks(lists: Lists) -> None:
