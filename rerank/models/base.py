@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from torch import device as Device
 
     from rerank.evaluation.calibration import Calibration
-    from rerank.kernels.precision import Precision
 
 
 FRESH_SEED = 42
@@ -34,11 +33,9 @@ class Inputs(ABC):
     """Lists in the form that a model reads, addressed by rows of candidates.
 
     Attributes:
-        first_stage_scores: function from ``[n]`` rows to ``[n, …]`` scores for :meth:`Scorer.add_first_stage`, if any.
         listwise: True if the score of a candidate depends on the others of its list.
     """
 
-    first_stage_scores: Callable[[Array], Tensor] | None = None
     listwise: bool = False
 
     @abstractmethod
@@ -102,7 +99,7 @@ class Model(Described, ABC):
         """Describe randomly initialised weights; empty if the model is trained."""
         return ""
 
-    def warn_if_untrained(self) -> None:
+    def check_trained(self) -> None:
         """Warn, once per model, if scores come from random weights."""
         if what := self.untrained():
             warn_once(f"{what}; a trained model is rerank.train(…).model")
@@ -120,24 +117,20 @@ class Model(Described, ABC):
     def contract(self) -> dict[str, Any]:
         """Return the description of inputs (lengths, head; features, normalisers) that ``rerank.json`` holds."""
 
-
-class RanksTexts(ABC):
-    """A model that ranks texts."""
-
-    calibration: Calibration | None
-
-    @abstractmethod
     def scores_of(
         self,
         query: str,
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
-        *,
-        budget: int | None = None,
-        precision: Precision = "auto",
+        **options: Any,
     ) -> Array:
-        """Score documents for a query: ``[n]`` float32; see :meth:`rank` and :func:`score_candidates`."""
+        """Score documents for a query: ``[n]`` float32.
+
+        The arguments are those of :meth:`rank`; options are ``budget`` and ``precision`` of
+        :func:`rerank.models.scorer.score_candidates`.
+        """
+        raise UserError(f"rank: {type(self).__name__} reads no texts; use predict(lists)")
 
     def rank(
         self,
@@ -174,6 +167,15 @@ class RanksTexts(ABC):
             for entry, probability in zip(ranked, self.calibration(scores[order]).tolist(), strict=True):
                 entry["probability"] = probability
         return [entry | {"text": documents[entry["corpus_id"]]} for entry in ranked] if return_documents else ranked
+
+
+def check_lists(given: object) -> None:
+    """Refuse anything but lists."""
+    if not hasattr(given, "row_numbers"):
+        raise UserError(
+            f"predict: expected lists, not {reprlib.repr(given)}; make them with rerank.Lists.from_dataframe, or use "
+            "rank(query, documents)"
+        )
 
 
 @contextmanager

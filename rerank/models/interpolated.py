@@ -17,9 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.kernels.precision import Precision
 from rerank.lists.view import Lists
-from rerank.models.base import Model, RanksTexts
+from rerank.models.base import Model, check_lists
 from rerank.models.columns import check_added, given_column
 from rerank.models.contract import FUSION, INTERPOLATION, add_to_contract, write_contract
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
@@ -27,7 +26,7 @@ from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
 
 
-class Interpolated(RanksTexts, Model):
+class Interpolated(Model):
     """A model interpolated with columns of the lists, or a fusion of columns alone.
 
     Candidates that a system did not return get the lowest z of the others. Ties keep the order of the list. Relevant
@@ -131,8 +130,7 @@ class Interpolated(RanksTexts, Model):
 
     def predict(self, lists: Lists) -> Array:
         """Score every candidate of lists, ``[T]`` float32, in their order."""
-        if not hasattr(lists, "row_numbers"):
-            raise UserError("predict: interpolates whole lists; give lists, or rank(query, documents, columns={…})")
+        check_lists(lists)
         lists = self.completed(lists)
         self.check(lists)
         return self.interpolate(lists, None if self.model is None else self.model.predict(lists))
@@ -181,17 +179,13 @@ class Interpolated(RanksTexts, Model):
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
-        *,
-        budget: int | None = None,
-        precision: Precision = "auto",
+        **options: Any,
     ) -> Array:
         """Score all documents that the first stage found for a query, ``[n]`` float32: z is over them."""
         scores = np.zeros(len(documents), dtype=np.float32)
         if self.model is not None:
-            if not isinstance(self.model, RanksTexts):
-                raise UserError(f"rank: the ranker's {type(self.model).__name__} reads no texts; use predict(lists)")
             own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
-            scores = self.model.scores_of(query, documents, own, instruction, budget=budget, precision=precision)
+            scores = self.model.scores_of(query, documents, own, instruction, **options)
         return self.interpolate_given(self.with_cosines(query, documents, columns), scores)
 
     def contract(self) -> dict[str, Any]:

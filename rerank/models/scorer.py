@@ -19,7 +19,7 @@ from rerank.errors import UserError
 from rerank.kernels.memory import out_of_memory, sent
 from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs, Model
+from rerank.models.base import Inputs, Model, check_lists
 from rerank.progress import log, tqdm
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array, list_numbers, starts_of
@@ -93,10 +93,6 @@ def score_candidates(
         finally:
             scorer.train(training)
         scores = scores[same]
-        if inputs.first_stage_scores is not None:
-            with torch.inference_mode():
-                first_stage = inputs.first_stage_scores(rows).to(device)
-                scores = scorer.add_first_stage(torch.from_numpy(scores).to(device), first_stage).cpu().numpy()
         if wrong := int((~np.isfinite(scores)).sum()):
             wider = "" if precision == "fp32" else ", or set precision to fp32"
             raise UserError(
@@ -203,28 +199,22 @@ class Scorer(Model, nn.Module):
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Score a collated batch: ``[n]`` float32."""
 
-    def predict(self, lists: Lists, budget: int | None = None) -> Array:
+    def predict(self, lists: Lists, budget: int | None = None, precision: Precision = "auto") -> Array:
         """Score every candidate of lists: ``[T]`` float32, in their order.
 
         Args:
             lists: the lists.
             budget: rows of matrix products (padded tokens, feature vectors) per forward pass; defaults to the model's.
+            precision: precision of the encoder.
 
         Raises:
             UserError: lists that lack what the model reads.
         """
+        check_lists(lists)
         check_value("budget", budget, Count | None)
-        self.warn_if_untrained()
+        self.check_trained()
         with SCORING_LOCK:
-            return score_whole(self, lists, budget=budget)
-
-    def add_first_stage(self, scores: Tensor, first_stage: Tensor) -> Tensor:
-        """Add first-stage scores to the scores of all chunks; called if the inputs have any."""
-        raise NotImplementedError
-
-    def logged(self) -> dict[str, Any]:
-        """Return values to log at every validation, in addition to the measures."""
-        return {}
+            return score_whole(self, lists, budget=budget, precision=precision)
 
     def score_biases(self) -> list[nn.Parameter]:
         """Return the bias that shifts all scores alike: the last layer's, if it is linear with one output."""

@@ -301,7 +301,7 @@ class Comparison:
         for split in self.splits.values():
             add_model(split.folder, model, name, interpolate=False)
         placed(ranker, "auto")
-        self.milliseconds[name] = self._timed(ranker.scores_of)  # type: ignore[attr-defined]  # a text model's
+        self.milliseconds[name] = self._timed(ranker.scores_of)
         return name
 
     def _fine_tuned(self, model: str, has_head: bool, epochs: int) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.columns import as_name
-from rerank.models.base import RanksTexts
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
@@ -54,7 +53,7 @@ class Ranker:
     ) -> None:
         model = load_model(folder, instruction=instruction)
         inner = inner_model(model)
-        if not isinstance(model, RanksTexts) or not (inner is None or isinstance(inner, CrossEncoder)):
+        if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"rankers: {folder} reads features, not texts; rank lists with it: `rerank rerank`")
         self.name, self.model, self.precision, self.budget = name, model, placed(model, precision), budget
         self.reads_instructions = inner is not None
@@ -63,7 +62,8 @@ class Ranker:
         starts = [] if inner is None else inner.start.columns
         self.columns = model.needs() if isinstance(model, Interpolated) else starts
         if inner is not None:  # kernels are chosen at the first scores, which no request waits for
-            inner.text_scores([("first", "scores")], budget, self.precision)
+            columns = {name: [0.0] for name in starts}
+            inner.scores_of("first", ["scores"], columns, budget=budget, precision=self.precision)
 
     def scores(self, body: Body) -> Array:
         """Compute raw scores of a request's documents, ``[n]`` float32."""

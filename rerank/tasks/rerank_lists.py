@@ -83,7 +83,7 @@ def rerank_lists(
             network = inner_model(scorer)
             if isinstance(network, FeatureNetwork) and not network.names:
                 raise UserError(f"model: {network.untrained()}; train it first")
-            scorer.warn_if_untrained()
+            scorer.check_trained()
             check_scoring(scorer, precision, token_budget)
         scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
     run = chosen.run(scores)

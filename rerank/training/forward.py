@@ -45,9 +45,8 @@ class ScoringModule(nn.Module):
         super().__init__()
         self.scorer = scorer
 
-    def forward(self, batch: Mapping[str, Tensor], first_stage: Tensor | None = None) -> Tensor:
-        scores = self.scorer.score(batch)
-        return scores if first_stage is None else self.scorer.add_first_stage(scores, first_stage)
+    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
+        return self.scorer.score(batch)
 
 
 class RngSnapshot:
@@ -89,7 +88,6 @@ class ChunkedForward:
         self.rows, self._list_of = rows, list_numbers(len(rows), starts)
         self.chunks = inputs.chunks(rows, starts, budget)
         self.empty = 0
-        self._first_stage = None if inputs.first_stage_scores is None else inputs.first_stage_scores(rows)
 
     def pad(self, passes: int) -> None:
         """Score two documents again and again before the others, up to a number of passes that all processes make."""
@@ -98,10 +96,7 @@ class ChunkedForward:
 
     def score(self, chunk: Array) -> Tensor:
         batch = self.inputs.collate(self.rows[chunk], starts_of(self._list_of[chunk]))
-        first_stage = (
-            None if self._first_stage is None else sent(self._first_stage[torch.from_numpy(chunk)], self.device)
-        )
-        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()}, first_stage)
+        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()})
         return scores
 
     def in_order(self, parts: list[Tensor]) -> Tensor:
@@ -184,8 +179,7 @@ def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
     """Test whether a pass over two documents leaves a trained parameter without a gradient, as DDP must know."""
     training = scorer.training
     rows = lists.row_numbers[: min(2, int(lists.lengths[0]))]
-    first_stage = None if inputs.first_stage_scores is None else inputs.first_stage_scores(rows)
-    ScoringModule(scorer.eval())(inputs.collate(rows, np.zeros(1, np.int64)), first_stage).sum().backward()
+    ScoringModule(scorer.eval())(inputs.collate(rows, np.zeros(1, np.int64))).sum().backward()
     unused = any(parameter.requires_grad and parameter.grad is None for parameter in scorer.parameters())
     scorer.zero_grad(set_to_none=True)
     scorer.train(training)

@@ -232,7 +232,7 @@ class Trainer:
             started, scores = time.perf_counter(), self._scores(self.splits.validation, "validation")
             mean = self.measurer.table("validation", scores).mean
             seconds, worth = time.perf_counter() - started, self.measurer.worth(mean, scores)
-            logged |= {"validation": mean, "seconds": seconds, **self.model.logged()}
+            logged |= {"validation": mean, "seconds": seconds}
             shown += f", {self.monitor} {mean[self.monitor]:.4f}"
             if self.config.select_epoch_by == "loss":
                 logged["validation_loss"] = -worth

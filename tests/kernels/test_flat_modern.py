@@ -75,7 +75,7 @@ def test_cross_encoder_scores_as_transformers(pooling: str, tiny_model: Path, tm
     batch = tokenizer(queries, documents, padding=True, return_tensors="pt", return_token_type_ids=False)
     with torch.no_grad():
         expected = theirs(**batch).logits[:, 0].numpy()
-    found = model.text_scores(PAIRS, precision="fp32")
+    found = model.predict(PAIRS, precision="fp32")
     np.testing.assert_allclose(found, expected, atol=1e-5)
     model.save(tmp_path / "saved")
-    np.testing.assert_array_equal(CrossEncoder(str(tmp_path / "saved")).text_scores(PAIRS, precision="fp32"), found)
+    np.testing.assert_array_equal(CrossEncoder(str(tmp_path / "saved")).predict(PAIRS, precision="fp32"), found)

@@ -34,7 +34,7 @@ def documents(**fields: list[Any]) -> list[dict[str, Any]]:
 
 def test_texts_have_the_scores_of_predict(client: Client, folders: dict[str, Path]) -> None:
     for name in ("text", "decoder"):
-        expected = load_model(folders[name]).text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
+        expected = load_model(folders[name]).predict([(QUERY, text) for text in TEXTS], precision="fp32")
         assert client.scores(name, QUERY, TEXTS) == expected.tolist()  # the batch is the same, and so are the bits
         assert client.scores(name, QUERY, documents(text=TEXTS)) == expected.tolist()
 
@@ -46,7 +46,7 @@ def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
             del one["dense"]  # as good as null
     columns = {"bm25": BM25, "dense": DENSE}
     mixed, start, fusion = (load_model(folders[name]) for name in ("mixed", "start", "fusion"))
-    texts = mixed.model.text_scores([(QUERY, text) for text in TEXTS], precision="fp32")
+    texts = mixed.model.predict([(QUERY, text) for text in TEXTS], precision="fp32")
     expected = mixed.interpolate_given(columns, texts).tolist()
     assert client.scores("mixed", QUERY, asked) == pytest.approx(expected, abs=1e-5)
     expected = start.scores_of(QUERY, TEXTS, {"bm25": BM25}, precision="fp32").tolist()

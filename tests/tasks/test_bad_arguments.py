@@ -109,10 +109,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…\)"),
     # models in use
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
-    "features of another number": (
-        lambda t: t.network.predict(np.zeros((3, 2))),
-        r"the shape \[3, 1\], .*, not \[3, 2\]",
-    ),
+    "features without lists": (lambda t: t.network.predict([[0.5, 1.0]]), r"expected lists, not \[\[0\.5, 1\.0\]\]"),
 }
 """What is wrong, the call, and what its line has to say."""
 

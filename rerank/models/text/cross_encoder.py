@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from rerank.kernels.precision import Precision
 from rerank.lists.scaled import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
-from rerank.models.base import FRESH_SEED, Inputs, RanksTexts, drawn_from
+from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.card import make_card, with_interpolation
 from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
@@ -33,7 +32,7 @@ from rerank.models.text.network import (
     read_tokenizer,
     reads_padding,
 )
-from rerank.models.text.pairs import Long, PairInputs, PairTemplate, score_rows
+from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows
 from rerank.models.text.start import DEPTH, Start, last_layer, start_at_zero
 from rerank.models.weights import align, find_model
 from rerank.progress import log
@@ -48,7 +47,7 @@ LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
 
 
-class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
+class CrossEncoder(Scorer, ModelHubMixin):
     """An encoder that reads ``[CLS] query [SEP] document [SEP]`` and scores the pair.
 
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
@@ -248,9 +247,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         """Tell if the tokenizer is saved with :attr:`total` as its limit."""
         return self.long == "truncate"
 
-    def logged(self) -> dict[str, Any]:
-        return {"start": self.start.by_column()} if self.start.columns else {}
-
     def head_parameters(self) -> set[str]:
         encoder = f"network.{self.network.base_model_prefix}."
         return {name for name, _ in self.named_parameters() if not name.startswith(encoder)}
@@ -261,13 +257,6 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
     def inputs(self, lists: Lists) -> Inputs:
         """Return the lists' token ids, from the cache inside their folder, and z of the columns of ``start``."""
         self.check(lists)
-        inputs = self.text_inputs(lists)
-        if self.start.columns:
-            inputs.first_stage_scores = partial(self.start.of_lists, lists)
-        return inputs
-
-    def text_inputs(self, lists: Lists) -> Inputs:
-        """Return the inputs of the text part alone."""
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self.around)
         if tokens.truncated:
             say_once(  # lists are scored in parts, and all parts have these documents
@@ -276,17 +265,30 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             )
         asked = lists.store.queries
         instructions = asked.column("instruction").to_pylist() if "instruction" in asked.column_names else []
-        return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions)
+        first_stage = partial(self.start.of_lists, lists) if self.start.columns else None
+        return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions, first_stage)
 
-    def pair_inputs(self, queries: Sequence[str], documents: Sequence[str], instruction: str | None = None) -> Inputs:
-        """Prepare the inputs of pairs of texts, with an instruction, if any."""
+    def pair_inputs(
+        self,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        instruction: str | None = None,
+        first_stage: Array | None = None,
+    ) -> Inputs:
+        """Prepare the inputs of pairs of texts, with an instruction and first-stage scores ``[n, C]``, if any."""
         sides = (self.query_length, self.around[0], queries), (self.document_length, self.around[1], documents)
         tokens = [encode(self.tokenizer, Side(length, *around), texts)[0] for length, around, texts in sides]
         rows = np.arange(len(queries))
-        return self.token_inputs(Tokens.of(*tokens), rows, rows, [instruction] * len(queries))
+        of_rows = None if first_stage is None else first_stage.__getitem__
+        return self.token_inputs(Tokens.of(*tokens), rows, rows, [instruction] * len(queries), of_rows)
 
     def token_inputs(
-        self, tokens: Tokens, query: Array, document: Array, instructions: Sequence[str | None] = ()
+        self,
+        tokens: Tokens,
+        query: Array,
+        document: Array,
+        instructions: Sequence[str | None] = (),
+        first_stage: Callable[[Array], Array] | None = None,
     ) -> Inputs:
         """Prepare the inputs of candidates, pairs of token ids; each query may have an instruction."""
         templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
@@ -299,6 +301,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
             each,
             network=self.network if reads_flat(self.network) else None,
             capacity=None if self.long == "truncate" else self.room - self.query_length,
+            first_stage=first_stage,
         )
 
     def _instructed(self, instruction: str) -> PairTemplate:
@@ -318,16 +321,18 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         )
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return score_rows(self.network, batch, self.long)
+        """Score a collated batch, ``w · z + text`` with z of the first stage: ``[n]`` float32."""
+        text = score_rows(self.network, batch, self.long)
+        return text + self.start(batch[FIRST_STAGE]) if FIRST_STAGE in batch else text
 
     forward = score
 
-    def add_first_stage(self, scores: Tensor, first_stage: Tensor) -> Tensor:
-        """Compute ``w · z + text`` in float32, of ``[n]`` scores of the text part and ``[n, C]`` z."""
-        return scores.float() + self.start(first_stage)
-
     def predict(
-        self, pairs: Iterable[tuple[str, str]] | Lists, budget: int | None = None, instruction: str | None = None
+        self,
+        pairs: Iterable[tuple[str, str]] | Lists,
+        budget: int | None = None,
+        precision: Precision = "auto",
+        instruction: str | None = None,
     ) -> Array:
         """Score (query, document) pairs of texts, or lists' candidates, whatever their order and batch mates.
 
@@ -336,6 +341,7 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         Args:
             pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass; None for what suits the machine.
+            precision: precision of the encoder.
             instruction: what the model is told to look for, if its template has a place for it; None for its own. Lists
                 have an instruction for each query.
 
@@ -348,28 +354,27 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         if isinstance(pairs, Lists):
             if instruction:
                 raise UserError("instruction: is for pairs; give lists a column instruction")
-            return super().predict(pairs, budget)
+            return super().predict(pairs, budget, precision)
         if self.start.columns:
             raise UserError(
                 f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
                 "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
             )
-        return self.text_scores(pairs, budget, instruction=instruction)
+        return self._score_pairs(*_sides(pairs), instruction, budget=budget, precision=precision)
 
-    def text_scores(
+    def _score_pairs(
         self,
-        pairs: Iterable[tuple[str, str]],
-        budget: int | None = None,
-        precision: Precision = "auto",
-        instruction: str | None = None,
+        queries: Sequence[str],
+        documents: Sequence[str],
+        instruction: str | None,
+        first_stage: Array | None = None,
+        **options: Any,
     ) -> Array:
-        """Score text pairs with the text part alone, ``[n]`` float32; see :meth:`predict`."""
-        check_value("budget", budget, Count | None)
-        queries, documents = _sides(pairs)
-        self.warn_if_untrained()
+        check_value("budget", options.get("budget"), Count | None)
+        self.check_trained()
         with SCORING_LOCK:
-            inputs, rows = self.pair_inputs(queries, documents, instruction), np.arange(len(queries))
-            return score_candidates(self, inputs, rows, rows, budget=budget, precision=precision)
+            inputs, rows = self.pair_inputs(queries, documents, instruction, first_stage), np.arange(len(queries))
+            return score_candidates(self, inputs, rows, rows, **options)
 
     def scores_of(
         self,
@@ -377,19 +382,12 @@ class CrossEncoder(RanksTexts, Scorer, ModelHubMixin):
         documents: Sequence[str],
         columns: Mapping[str, Sequence[float] | Array] | None = None,
         instruction: str | None = None,
-        *,
-        budget: int | None = None,
-        precision: Precision = "auto",
+        **options: Any,
     ) -> Array:
-        """Score documents for a query, ``[n]`` float32; see :meth:`rank` and :meth:`text_scores`."""
         if columns and not self.start.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        text = self.text_scores([(query, document) for document in documents], budget, precision, instruction)
-        if not self.start.columns:
-            return text
-        with torch.inference_mode():
-            z = self.start.of_values(columns or {}, len(text)).to(self.start.weights.device)
-            return self.add_first_stage(torch.from_numpy(text).to(z.device), z).cpu().numpy()
+        z = self.start.of_values(columns or {}, len(documents)) if self.start.columns else None
+        return self._score_pairs([query] * len(documents), documents, instruction, z, **options)
 
     def save(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.

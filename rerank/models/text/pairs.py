@@ -7,7 +7,7 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,8 +34,8 @@ Long = Literal["truncate", "max", "cls_mean"]
 """Reading of a long document: cut at the model's positions; scored by its best chunk; scored from the mean of its
 chunks' CLS vectors."""
 
-CHUNKS = "chunks"
-"""Key of a batch: rows of each pair, ``[n]``; absent if each pair has one."""
+CHUNKS, FIRST_STAGE = "chunks", "first_stage"
+"""Keys of a batch, if there are any: rows of each pair, ``[n]``; first-stage scores of each pair, ``[n, C]``."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class PairInputs(Inputs):
         of_queries: the template of each query; None if all have the same.
         network: the network, if it reads rows without padding.
         capacity: tokens of a chunk at most; None for documents in one piece.
+        first_stage: function from rows to their first-stage scores, ``[n, C]`` float32.
     """
 
     def __init__(
@@ -149,9 +150,10 @@ class PairInputs(Inputs):
         *,
         network: Any = None,
         capacity: int | None = None,
+        first_stage: Callable[[Array], Array] | None = None,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
-        self.of_queries, self.network = of_queries, network
+        self.of_queries, self.network, self.first_stage = of_queries, network, first_stage
         self.special = np.array([one.special for one in of_queries or ()])
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
@@ -177,12 +179,15 @@ class PairInputs(Inputs):
         return cut(self.lengths(rows), budget)
 
     def representatives(self, rows: Array) -> Array:
-        query, document = _numbered(self.queries, self.query[rows]), _numbered(self.documents, self.document[rows])
+        parts: list[Any] = [_numbered(self.documents, self.document[rows])]
         if self.of_queries is not None:  # equal queries may have different instructions
-            templates = [id(self.of_queries[number]) for number in self.query[rows].tolist()]
-            query = np.unique(np.stack([query, templates]), axis=1, return_inverse=True)[1]
-        _, first, pair = np.unique(query * len(rows) + document, return_index=True, return_inverse=True)
-        return first[pair]
+            parts.append([id(self.of_queries[number]) for number in self.query[rows].tolist()])
+        if self.first_stage is not None:
+            parts += list(self.first_stage(rows).T)
+        pair = _numbered(self.queries, self.query[rows])
+        for part in parts:
+            pair = np.unique(pair * len(rows) + np.unique(part, return_inverse=True)[1], return_inverse=True)[1]
+        return np.unique(pair, return_index=True)[1][pair]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
         """Join the tokens of all rows, end to end if the network reads them so, else padded."""
@@ -203,7 +208,11 @@ class PairInputs(Inputs):
             places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
             shared = self._shared(query, lengths) if can_share(self.network) else 0
             batch = lay(tokens, places, torch.from_numpy(totals), self.network, shared)
-        return batch | {CHUNKS: torch.from_numpy(counts)} if self.has_chunks else batch
+        if self.has_chunks:
+            batch[CHUNKS] = torch.from_numpy(counts)
+        if self.first_stage is not None:
+            batch[FIRST_STAGE] = torch.from_numpy(self.first_stage(rows))
+        return batch
 
     def _shared(self, query: Array, lengths: Array) -> int:
         """Return the number of tokens that all rows begin with, if sharing pays; each keeps a token of its own."""
@@ -227,7 +236,7 @@ def _numbered(texts: Ragged, chosen: Array) -> Array:
 
 def score_rows(network: Any, batch: Mapping[str, Any], long: Long) -> Tensor:
     """Score a collated batch: ``[n]`` float32, one per pair however many rows it has."""
-    given = {name: value for name, value in batch.items() if name not in (CHUNKS, SEQUENCES)}
+    given = {name: value for name, value in batch.items() if name not in (CHUNKS, FIRST_STAGE, SEQUENCES)}
     counts = batch.get(CHUNKS)
     if long == "cls_mean":
         given[CHUNKS] = counts

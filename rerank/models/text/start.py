@@ -42,9 +42,8 @@ class Start(nn.Module):
         if len(set(columns)) < len(columns):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
         self.columns, self.initial = list(columns), list(initial)
-        zeros = torch.zeros(len(columns))
-        self.weights = nn.Parameter(zeros) if columns else zeros
-        self.begin()
+        weights = torch.tensor(self.initial, dtype=torch.float32)
+        self.weights = nn.Parameter(weights) if columns else weights
 
     @classmethod
     def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Start:
@@ -58,18 +57,13 @@ class Start(nn.Module):
         return cls(chosen, [(WEIGHT if weight is None else weight) / len(chosen)] * len(chosen) if chosen else [])
 
     def begin(self) -> None:
-        self.set(self.initial)
-
-    def set(self, weights: Sequence[float]) -> None:
+        """Set the initial weights."""
         with torch.no_grad():
-            self.weights.copy_(torch.tensor(list(weights), dtype=torch.float32))
+            self.weights.copy_(torch.tensor(self.initial, dtype=torch.float32))
 
     def forward(self, z: Tensor) -> Tensor:
         """Compute the first stage's share of the scores, ``[n]``, from ``[n, C]``."""
         return (z * self.weights).sum(1)
-
-    def by_column(self) -> dict[str, float]:
-        return dict(zip(self.columns, self.weights.tolist(), strict=True))
 
     def contract(self) -> dict[str, Any]:
         start = {"columns": self.columns, "weights": self.weights.tolist()}
@@ -86,17 +80,15 @@ class Start(nn.Module):
         if others := [name for name in self.columns if name != lists.store.order]:
             check_added(lists, others)
 
-    def of_lists(self, lists: Lists, rows: Array) -> Tensor:
-        """Return the z of candidates of a store, ``[n, C]``."""
-        z = [lists.store.scaled(name, DEPTH, rows) for name in self.columns]
-        return torch.from_numpy(np.stack(z, axis=1))
+    def of_lists(self, lists: Lists, rows: Array) -> Array:
+        """Return the z of candidates of a store, ``[n, C]`` float32."""
+        return np.stack([lists.store.scaled(name, DEPTH, rows) for name in self.columns], axis=1)
 
-    def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Tensor:
-        """Compute the z of the candidates of one list from given columns, ``[n, C]``."""
+    def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Array:
+        """Compute the z of the candidates of one list from given columns, ``[n, C]`` float32."""
         given = [given_column(columns, name, count, "the model starts from") for name in self.columns]
         offsets, added = np.array([0, count]), np.zeros(count, dtype=bool)
-        z = [z_scores(values, offsets, added, DEPTH) for values in given]
-        return torch.from_numpy(np.stack(z, axis=1))
+        return np.stack([z_scores(values, offsets, added, DEPTH) for values in given], axis=1)
 
 
 def last_layer(network: Any) -> nn.Linear:

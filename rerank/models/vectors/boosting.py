@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,10 +13,10 @@ import numpy as np
 from rerank.errors import UserError, needed
 from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
-from rerank.models.base import Model
+from rerank.models.base import Model, check_lists
 from rerank.models.columns import check_added
 from rerank.models.contract import class_name, read_contract, write_contract
-from rerank.models.vectors.inputs import as_lists, check_columns, columns_of, vectors
+from rerank.models.vectors.inputs import check_columns, columns_of, vectors
 from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
@@ -91,19 +91,16 @@ class Trees(Model):
     def untrained(self) -> str:
         return "" if self.booster is not None else f"{type(self).__name__} is not trained"
 
-    def predict(self, lists: Any, groups: Sequence[int] | None = None) -> Array:
+    def predict(self, lists: Lists) -> Array:
         """Score every candidate: ``[n]`` float32, in their order.
 
-        Args:
-            lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
-            groups: number of rows of each list in an array; by default it is one list.
-
         Raises:
-            UserError: the model is not trained, lists lack what it reads, or an array has another shape.
+            UserError: the model is not trained, or lists lack what it reads.
         """
+        check_lists(lists)
         if self.untrained():
             raise UserError(f"predict: {self.untrained()}; train it first")
-        return np.asarray(self._predict(self.vectors(as_lists(lists, groups, self.names))), dtype=np.float32)
+        return np.asarray(self._predict(self.vectors(lists)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}

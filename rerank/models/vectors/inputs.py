@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +14,7 @@ from rerank.features.normalise import Normaliser
 from rerank.features.svmlight import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
-from rerank.lists.columns import Column, as_column, flat_names
-from rerank.lists.store import memory_store
+from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
 from rerank.storage.arrow import Array, blocks, ranges
@@ -49,23 +47,6 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
 def check_columns(lists: Lists, names: Sequence[str], columns: Sequence[str]) -> None:
     """Validate that lists have the numbers that a model reads: ``names``, empty before training, of ``columns``."""
     vectors(lists.select([]), names or columns_of(lists, columns))
-
-
-def as_lists(given: Any, groups: Sequence[int] | None, names: Sequence[str]) -> Lists:
-    """Return lists, or make them of an array ``[n, F]`` of the numbers ``names``, cut into groups of rows."""
-    if isinstance(given, Lists):
-        return given
-    features = np.asarray(given, dtype=np.float32)
-    lengths = np.array([len(features)] if groups is None else groups, dtype=np.int64)
-    if features.shape != (lengths.sum(), len(names)):
-        expected = f"[{lengths.sum()}, {len(names)}], candidates (in all groups) by features"
-        raise UserError(f"predict: expected numbers of the shape {expected}, not {list(features.shape)}")
-    files, numbers = zip(*(name.split("/") for name in names), strict=True)
-    made = {}
-    for file in dict.fromkeys(files):
-        places = [i for i, other in enumerate(files) if other == file]
-        made[file] = Column(as_column(file, features[:, places]), tuple(numbers[i] for i in places))
-    return Lists.of(memory_store("array", lengths, made))
 
 
 class FeatureInputs(Inputs):

@@ -16,9 +16,8 @@ from rerank.lists.view import Lists
 from rerank.models.base import drawn_from
 from rerank.models.contract import class_name, read_contract, write_contract
 from rerank.models.scorer import Scorer
-from rerank.models.vectors.inputs import FeatureInputs, as_lists, check_columns, check_known, columns_of, vectors
+from rerank.models.vectors.inputs import FeatureInputs, check_columns, check_known, columns_of, vectors
 from rerank.models.weights import write_weights
-from rerank.storage.arrow import Array
 
 
 class FeatureNetwork(Scorer):
@@ -66,20 +65,9 @@ class FeatureNetwork(Scorer):
     def untrained(self) -> str:
         return "" if self.names else f"{type(self).__name__} is not trained"
 
-    def predict(self, lists: Any, budget: int | None = None, groups: Sequence[int] | None = None) -> Array:
-        """Score every candidate: ``[n]`` float32, in their order.
-
-        Args:
-            lists: lists; or an array ``[n, F]`` of the features in the order in which the model reads them.
-            budget: documents per forward pass; defaults to the model's.
-            groups: number of rows of each list in an array; by default it is one list.
-
-        Raises:
-            UserError: the model is not trained, lists lack what it reads, or an array has another shape.
-        """
+    def check_trained(self) -> None:
         if self.untrained():
             raise UserError(f"predict: {self.untrained()}; train it first")
-        return super().predict(as_lists(lists, groups, self.names), budget)
 
     def head_parameters(self) -> set[str]:
         """Return the names of all parameters: there is no pretrained encoder."""

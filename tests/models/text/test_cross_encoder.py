@@ -43,7 +43,7 @@ def test_document_length_fills_positions_of_a_trained_model(tiny_model: Path, tm
     ours = CrossEncoder(str(tmp_path))
     assert (ours.query_length, ours.document_length) == (125 // 4, 125 - 125 // 4)
     pairs = [("heat", "flow of heat " * 20), ("jet", "a jet")]
-    np.testing.assert_allclose(ours.text_scores(pairs, precision="fp32"), theirs.predict(pairs), atol=1e-5)
+    np.testing.assert_allclose(ours.predict(pairs, precision="fp32"), theirs.predict(pairs), atol=1e-5)
     assert CrossEncoder(str(tiny_model)).document_length == 125 - 125 // 4, "256 do not fit"
 
 
@@ -120,5 +120,5 @@ def test_models_that_are_missing_or_too_short_are_refused(tiny_model: Path, tmp_
 def test_lone_surrogate_is_read_as_an_unknown_sign(tiny_model: Path) -> None:
     """JSON's escapes can spell it."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=16)
-    scores = model.text_scores([("wing", json.loads('"\\ud800 flow"')), ("wing", "\ufffd flow")])
+    scores = model.predict([("wing", json.loads('"\\ud800 flow"')), ("wing", "\ufffd flow")])
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-6)

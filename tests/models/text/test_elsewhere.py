@@ -47,7 +47,7 @@ def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path,
         del inputs["token_type_ids"]
     with torch.no_grad():
         theirs = network(**inputs).logits[:, 0].numpy()
-    ours = CrossEncoder(str(tmp_path)).text_scores(given, precision="fp32")
+    ours = CrossEncoder(str(tmp_path)).predict(given, precision="fp32")
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)  # theirs may be 1.6e-5 from float64
 
 

@@ -46,7 +46,7 @@ def test_layout_scores_trains_and_saves_as_in_sentence_transformers(name: str, t
     model: Any = load_model(folder)
     theirs = their_scores(folder, nn.Identity())
     assert np.std(theirs) > 0.01
-    found = [float(np.abs(model.text_scores(PAIRS, precision="fp32") - theirs).max())]
+    found = [float(np.abs(model.predict(PAIRS, precision="fp32") - theirs).max())]
     ranked = [entry["corpus_id"] for entry in model.rank("a wing", ["heat", "wing", "jet"])]
     assert sorted(ranked) == [0, 1, 2]
     run = rerank.train(
@@ -55,7 +55,7 @@ def test_layout_scores_trains_and_saves_as_in_sentence_transformers(name: str, t
     )
     best = run.folder / "best"
     trained: Any = load_model(best)
-    ours = trained.text_scores(PAIRS, precision="fp32")
+    ours = trained.predict(PAIRS, precision="fp32")
     assert np.abs(ours - theirs).max() > 1e-4, "it was trained"
     found.append(float(np.abs(their_scores(best) - ours).max()))  # without an activation, as it is saved
     assert (best / "modules.json").is_file() != name.startswith("bert")
@@ -67,7 +67,7 @@ def test_layout_has_their_saved_activation_on_our_scores(tmp_path: Path) -> None
     for activation, function in ((None, lambda x: 1 / (1 + np.exp(-x))), (nn.Tanh(), np.tanh), (nn.Identity(), float)):
         folder = tmp_path / str(activation)
         classic(make_model(tmp_path / "base"), 1, activation).save_pretrained(str(folder), create_model_card=False)
-        ours = load_model(folder).text_scores(PAIRS, precision="fp32")  # type: ignore[attr-defined]
+        ours = load_model(folder).predict(PAIRS, precision="fp32")  # type: ignore[attr-defined]
         np.testing.assert_allclose(np.vectorize(function)(ours), their_scores(folder), atol=1e-6)
 
 
@@ -106,10 +106,10 @@ def test_default_prompt_of_an_encoder_stands_before_the_query(tmp_path: Path) ->
     model.save_pretrained(str(tmp_path / "m"), create_model_card=False)
     ours: Any = load_model(tmp_path / "m")
     np.testing.assert_allclose(
-        ours.text_scores(PAIRS, precision="fp32"), their_scores(tmp_path / "m", nn.Identity()), atol=1e-6
+        ours.predict(PAIRS, precision="fp32"), their_scores(tmp_path / "m", nn.Identity()), atol=1e-6
     )
     ours.save(tmp_path / "saved")
-    np.testing.assert_allclose(their_scores(tmp_path / "saved"), ours.text_scores(PAIRS, precision="fp32"), atol=1e-6)
+    np.testing.assert_allclose(their_scores(tmp_path / "saved"), ours.predict(PAIRS, precision="fp32"), atol=1e-6)
 
 
 def test_adapter_of_a_decoder_is_read_by_sentence_transformers(tmp_path: Path, lists: Lists) -> None:
@@ -118,8 +118,8 @@ def test_adapter_of_a_decoder_is_read_by_sentence_transformers(tmp_path: Path, l
     draw_trained(model, 1)
     model.save(tmp_path / "adapter")
     again: Any = load_model(tmp_path / "adapter")
-    ours = again.text_scores(PAIRS, precision="fp32")
-    assert np.abs(ours - load_model(folder).text_scores(PAIRS, precision="fp32")).max() > 1e-3  # type: ignore[attr-defined]
+    ours = again.predict(PAIRS, precision="fp32")
+    assert np.abs(ours - load_model(folder).predict(PAIRS, precision="fp32")).max() > 1e-3  # type: ignore[attr-defined]
     np.testing.assert_allclose(their_scores(tmp_path / "adapter"), ours, atol=2e-6)
 
 
@@ -131,9 +131,9 @@ def test_decoder_places_instruction_as_sentence_transformers_does(tmp_path: Path
     theirs = Theirs(str(folder), device="cpu", local_files_only=True)
     for told in ("find papers", "which answers the question about heat"):
         expected = theirs.predict(PAIRS, prompt=told, activation_fn=nn.Identity())
-        found = model.text_scores(PAIRS, precision="fp32", instruction=told)
+        found = model.predict(PAIRS, precision="fp32", instruction=told)
         np.testing.assert_allclose(found, expected, atol=2e-6)
-    assert np.abs(found - model.text_scores(PAIRS, precision="fp32")).max() > 1e-3
+    assert np.abs(found - model.predict(PAIRS, precision="fp32")).max() > 1e-3
     ranked = model.rank("wing", ["heat", "jet"], instruction="find papers")
     assert ranked != model.rank("wing", ["heat", "jet"])
     table = {"query": ["wing", "wing"] * 2, "document": ["heat", "jet"] * 2, "grade": [1, 0] * 2}
@@ -143,8 +143,8 @@ def test_decoder_places_instruction_as_sentence_transformers_does(tmp_path: Path
     np.testing.assert_allclose(model.predict(lists), np.concatenate(both), atol=0.02)
     default = rerank.Decoder(str(folder), instruction="find papers")
     default.save(tmp_path / "default")
-    ours = load_model(tmp_path / "default").text_scores(PAIRS, precision="fp32")  # type: ignore[attr-defined]
-    np.testing.assert_allclose(ours, model.text_scores(PAIRS, precision="fp32", instruction="find papers"), atol=2e-6)
+    ours = load_model(tmp_path / "default").predict(PAIRS, precision="fp32")  # type: ignore[attr-defined]
+    np.testing.assert_allclose(ours, model.predict(PAIRS, precision="fp32", instruction="find papers"), atol=2e-6)
     np.testing.assert_allclose(their_scores(tmp_path / "default"), ours, atol=2e-6)
 
 

@@ -46,6 +46,6 @@ def test_encoders_that_read_padding_are_refused(kind: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", ["deberta-v2", "electra"])
 def test_scores_do_not_depend_on_batch_mates_when_padding_is_masked(kind: str, tmp_path: Path) -> None:
     model = CrossEncoder(str(make(kind, tmp_path / "m")), query_length=8, document_length=32)
-    alone = np.concatenate([model.text_scores([pair], precision="fp32") for pair in PAIRS])
+    alone = np.concatenate([model.predict([pair], precision="fp32") for pair in PAIRS])
     assert np.std(alone) > 1e-4
-    np.testing.assert_allclose(model.text_scores(PAIRS, precision="fp32"), alone, atol=1e-5)
+    np.testing.assert_allclose(model.predict(PAIRS, precision="fp32"), alone, atol=1e-5)

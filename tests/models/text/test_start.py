@@ -67,13 +67,15 @@ def test_initial_ranking_equals_the_first_stage(
     assert np.ptp(scores) > 0.2
 
 
-def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists) -> None:
+def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
     """Of two columns, and by every way to ask for it."""
     lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
     model = trained(start(tiny_model, start=["bm25", "other"]))
     assert model.start.weights.tolist() == [0.125, 0.125]
-    model.start.set([2.0, 0.25])
-    text = score_lists(model, model.text_inputs(lists), lists, precision="fp32")
+    model.start.weights.data = torch.tensor([2.0, 0.25])
+    model.save(tmp_path)
+    alone = CrossEncoder(str(tmp_path), start=[])
+    text = score_lists(alone, alone.inputs(lists), lists, precision="fp32")
     z = [lists.store.scaled(name, 100) for name in ("bm25", "other")]
     expected = text + 2 * z[0] + z[1] / 4
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
@@ -89,19 +91,16 @@ def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists) -
 
 def test_save_keeps_columns_and_weights(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
     model = trained(start(tiny_model))
-    model.start.set([1 / 3])
+    model.start.weights.data = torch.tensor([1 / 3])
     model.save(tmp_path / "saved")
     again = load_model(tmp_path / "saved")
     assert isinstance(again, CrossEncoder)
     assert again.contract() == model.contract()
     assert again.columns == model.columns == ["bm25:z100"]
-    assert again.start.by_column() == model.start.by_column()
+    assert torch.equal(again.start.weights, model.start.weights)
     np.testing.assert_allclose(again.predict(lists), model.predict(lists), atol=1e-6)
     text = CrossEncoder(str(tmp_path / "saved"), start=[])
     assert "start" not in text.contract() and not text.columns
-    scores = score_lists(text, text.inputs(lists), lists, precision="fp32")
-    whole = score_lists(again, again.inputs(lists), lists, precision="fp32")
-    np.testing.assert_allclose(scores + np.float32(1 / 3) * lists.store.scaled("bm25", 100), whole, atol=1e-6)
 
 
 def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
@@ -114,7 +113,7 @@ def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
     assert model.start.weights.tolist() == [0.125, 0.125]
     for name, value in text.network.state_dict().items():
         assert torch.equal(model.network.state_dict()[name], value), name
-    model.start.set([3.0, 4.0])
+    model.start.weights.data = torch.tensor([3.0, 4.0])
     model.save(tmp_path / "both")
     for options, weights in [({}, [3.0, 4.0]), ({"start_weight": 0.5}, [0.25, 0.25]), ({"start": "other"}, [0.25])]:
         further = CrossEncoder(str(tmp_path / "both"), **options)  # type: ignore[arg-type]
