@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -68,7 +67,7 @@ def experiment(argv: Sequence[str]) -> int:
     from rerank.experiments.runner import experiment as run_experiment
 
     found = run_experiment(config)
-    print(text(found.summary, bold=sys.stdout.isatty()), end="")
+    print(text(found.summary), end="")
     for line in first_stage_differences(found.summary):
         print(line)
     files = ["results.json", "queries.parquet", "table.md", "table.tex"]

@@ -80,7 +80,7 @@ def evaluate(
     Args:
         json: file for all results at full precision.
         table: files for the table (.md, .tex, .csv or .txt).
-        per_query: file for the values per query (.tsv, .csv or .jsonl).
+        per_query: file for the values per query (.tsv or .csv).
         html: file for a report: tables, differences per query, rankings side by side.
         lists: lists folder with texts for the report to show.
         asked: what :func:`rerank.evaluate` takes.
@@ -107,7 +107,7 @@ def evaluate(
     for path, write in outputs:
         with atomic_write(path) as output:
             output.write(write(comparison))
-    print(comparison.text(bold=sys.stdout.isatty()), end="")
+    print(comparison.text(), end="")
 
 
 def experiment(argv: Sequence[str]) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from ir_measures import Measure
 
 from rerank.collections import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.evaluation.crossed import interval
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
-from rerank.evaluation.significance import Correction, Test, cohens_d, correct, differences, p_value, wins_ties_losses
-from rerank.evaluation.table import Difference, Part, Table
+from rerank.evaluation.paired import compare_values, corrected
+from rerank.evaluation.significance import Correction, Test
+from rerank.evaluation.table import Table
 from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
@@ -27,39 +27,24 @@ from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, as_run, bes
 from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
-TESTS: tuple[Test, ...] = get_args(Test)
-SEEN, UNSEEN = "seen", "unseen"
-
 
 def compare(
-    tables: Mapping[str, PerQuery],
-    baseline: str | None = None,
-    tests: Sequence[Test] = TESTS,
-    correction: Correction = "holm",
+    tables: Mapping[str, PerQuery], baseline: str | None = None, test: Test = "t-test", correction: Correction = "holm"
 ) -> Table:
     """Compare runs that were scored in the same measures on the same queries.
 
-    P-values of each test are corrected over the whole table: all runs but the baseline, times all measures.
+    P-values are corrected over the whole table: all runs but the baseline, times all measures.
     """
-    check_arguments(compare, {"tests": tests, "correction": correction})
+    check_arguments(compare, {"test": test, "correction": correction})
     first = next(iter(tables.values()))
     tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
-    cells = [(name, measure) for name in tables if name != baseline for measure in tested] if baseline else []
-    compared: dict[tuple[str, str], Difference] = {}
-    for name, measure in cells:
-        difference = differences(tables[name][measure], tables[str(baseline)][measure])
-        compared[name, measure] = Difference(
-            *mean_and_interval(difference),
-            cohens_d(difference),
-            *wins_ties_losses(difference),
-            p={test: p_value(test, difference) for test in tests},
-        )
-    count = sum(one.wins + one.losses > 0 for one in compared.values())  # a copy of the baseline is not a comparison
-    for test in tests:
-        corrected = correct([one.p[test] for one in compared.values()], correction, planned=count).tolist()
-        for one, p in zip(compared.values(), corrected, strict=True):
-            one.p_corrected[test] = p
-    return Table(dict(tables), baseline, tuple(tests), correction, count, compared)
+    compared = [
+        compare_values((name, baseline), measure, table[measure][None], tables[baseline][measure][None], test)
+        for name, table in tables.items()
+        for measure in tested
+        if baseline is not None and name != baseline
+    ]
+    return Table(dict(tables), baseline, test, correction, corrected(compared, correction))
 
 
 def compare_runs(
@@ -67,7 +52,7 @@ def compare_runs(
     runs: Any,
     measures: str | Measure | Sequence[str | Measure],
     baseline: str | None = None,
-    tests: Sequence[Test] = TESTS,
+    test: Test = "t-test",
     correction: Correction = "holm",
     empty: Empty = "0",
     trained_on: Sequence[Any] = (),
@@ -87,41 +72,19 @@ def compare_runs(
     judgments = judgments_of(qrels)
     source = str(lists.store) if lists is not None else str(qrels) if isinstance(qrels, str | Path) else "the qrels"
     trained = [judgments_of(one, "trained_on") for one in trained_on]
-    evaluator = Evaluator(judgments, parsed, empty)
-    depths = sorted({measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params}) or [10]
-    tables, unjudged, ties = {}, {}, {}
+    documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
+    seen = seen_queries(judgments, trained, documents)
+    if len(seen) == len(judgments):
+        raise UserError("trained_on: every query has a relevant document that was trained on; leave it out")
+    unseen = {query: grades for query, grades in judgments.items() if query not in seen}
+    evaluator = Evaluator(unseen, parsed, empty)
+    tables, ties = {}, {}
     for name, form in tqdm(forms.items(), desc="runs", disable=None, delay=2, leave=False):
-        run, ties[name] = ranking(form, name, judgments, lists, source)
+        run, ties[name] = ranking(form, name, unseen, lists, source)
         tables[name] = evaluator(run, _label(form, name))
-        unjudged[name] = {depth: unjudged_share(run, judgments, depth) for depth in depths}
-    table = compare(tables, baseline, tests, correction)
+    table = compare(tables, baseline, test, correction)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
-    parts: tuple[Part, ...] = ()
-    if trained:
-        documents = [one.store.documents for one in (lists, *trained_on) if isinstance(one, Lists)]
-        parts = tuple(parts_of(tables, baseline, seen_queries(judgments, trained, documents)))
-    return replace(table, unjudged=unjudged, paths=paths, qrels=source, ties=ties, parts=parts)
-
-
-def parts_of(tables: Mapping[str, PerQuery], baseline: str | None, seen: Collection[str]) -> Iterator[Part]:
-    """Average every run and measure over the seen and over the unseen queries."""
-    for run, table in tables.items():
-        is_seen = np.array([query in seen for query in table.queries], dtype=bool)
-        for i, measure in enumerate(table.measures):
-            if measure.NAME in COUNTS:
-                continue
-            for part, chosen in ((SEEN, is_seen), (UNSEEN, ~is_seen)):
-                values = table.values[i][chosen]
-                scored = values[~np.isnan(values)]
-                other = None if baseline in (None, run) else tables[str(baseline)].values[i][chosen]
-                gain = scored[:0] if other is None else differences(values, other)
-                summary = *mean_and_interval(scored), *mean_and_interval(gain)
-                yield Part(run, str(measure), part, len(scored), *summary)
-
-
-def mean_and_interval(values: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """Compute the mean over queries and its bootstrap interval."""
-    return float(values.mean()) if len(values) else float("nan"), interval(values)
+    return replace(table, paths=paths, qrels=source, ties=ties, seen=len(seen))
 
 
 def ranking(form: Any, name: str, qrels: Qrels, lists: Lists | None, source: str = "the qrels") -> tuple[Run, int]:
@@ -169,12 +132,6 @@ def ties_by_id(run: Run, qrels: Qrels) -> tuple[Run, int]:
             ties += tied
         ordered[query] = documents
     return ordered, ties
-
-
-def unjudged_share(run: Run, qrels: Qrels, depth: int) -> float:
-    """Compute the share of documents without a judgment in the top of each ranking, over the queries of the qrels."""
-    top = [document.id in qrels[query] for query in run if query in qrels for document in run[query][:depth]]
-    return top.count(False) / len(top) if top else float("nan")
 
 
 def _of_lists(form: Any, lists: Lists) -> bool:

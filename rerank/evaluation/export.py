@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,14 @@ def to_json(table: Table) -> str:
         "caption": " ".join(table.caption()),
         "paths": table.paths,
         "missing_queries": {name: scored.missing for name, scored in table.tables.items()},
-        "unjudged": table.unjudged,
+        "seen_queries": table.seen,
         "baseline": table.baseline,
-        "tests": table.tests,
+        "test": table.test,
         "correction": table.correction,
-        "comparisons": table.comparisons,
+        "comparisons": len(table.compared),
         "level": LEVEL,
         "seed": SEED,
         "rows": table.to_dataframe().to_dict("records"),
-        "parts": list(map(asdict, table.parts)),
     }
     return json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -52,17 +50,9 @@ def without_nan(value: Any) -> Any:
 
 
 def to_csv(table: Table) -> str:
-    """Return a line per run and measure, see :meth:`Table.to_dataframe`, and per share of unjudged documents."""
-    rows = [(name, f"unjudged@{k}", share) for name, shares in table.unjudged.items() for k, share in shares.items()]
-    unjudged = pd.DataFrame(rows, columns=["run", "measure", "mean"]).assign(queries=len(table.first.queries))
-    text: str = pd.concat([table.to_dataframe(), unjudged]).to_csv(index=False)
+    """Return a line per run and measure, see :meth:`Table.to_dataframe`."""
+    text: str = table.to_dataframe().to_csv(index=False)
     return text
-
-
-def to_lines(table: Table) -> str:
-    """Return a JSON object per run and query."""
-    rows = _per_query(table).to_dict("records")
-    return "".join(json.dumps(without_nan(row), ensure_ascii=False) + "\n" for row in rows)
 
 
 def _per_query(table: Table) -> pd.DataFrame:
@@ -76,7 +66,6 @@ FORMATS: dict[str, dict[str, Callable[[Table], str]]] = {
     "per_query": {
         ".tsv": lambda table: str(_per_query(table).to_csv(sep="\t", index=False)),
         ".csv": lambda table: str(_per_query(table).to_csv(index=False)),
-        ".jsonl": to_lines,
     },
 }
 """Formats of the outputs of ``rerank evaluate``, by the suffix of the file."""

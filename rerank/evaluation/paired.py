@@ -1,33 +1,57 @@
-"""Compare one ranking with another, such as the first stage, in one line."""
+"""Compare one ranking with another, such as the first stage, query by query."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from ir_measures import Measure
 
 from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.measures import COUNTS, Evaluator, Qrels, Run, parse_measures
+from rerank.evaluation.significance import (
+    ROUNDING,
+    Correction,
+    Test,
+    cohens_d,
+    correct,
+    p_value,
+    wins_ties_losses,
+)
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Means of a ranking and of another, such as the first stage, and their paired difference.
+class Comparison:
+    """Means of two rankings in one measure, and their paired difference.
 
     Attributes:
+        ours: mean of ``run``; NaN, like all other numbers, if one of the two was not measured.
+        theirs: mean of ``against``.
+        difference: ours minus theirs.
         interval: 95 % bootstrap interval over queries (and seeds); None for one query, or equal differences.
+        error: standard error of the difference.
+        queries: number of queries that both have.
+        cohens_d: Cohen's d over queries, like the counts, of means over seeds.
+        counts: numbers of queries with a higher, equal and lower value.
+        p: p-value; NaN if the test is undefined.
+        p_corrected: p-value corrected for all comparisons of a table.
     """
 
+    run: str
+    against: str
     measure: str
-    ours: float
-    first: float
-    difference: float
-    interval: tuple[float, float] | None
-    queries: int
-    against: str = "first stage"
+    ours: float = math.nan
+    theirs: float = math.nan
+    difference: float = math.nan
+    interval: tuple[float, float] | None = None
+    error: float = math.nan
+    queries: int = 0
+    cohens_d: float = math.nan
+    counts: tuple[int, int, int] = (0, 0, 0)
+    p: float = math.nan
+    p_corrected: float = math.nan
 
     @property
     def verdict(self) -> str:
@@ -37,19 +61,16 @@ class PairedDifference:
         low, high = self.interval
         return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
 
-    @property
-    def shown(self) -> str:
-        return shown_difference(self.difference, self.interval)
-
     def __str__(self) -> str:
         """Format the numbers and their interpretation.
 
-        >>> print(PairedDifference("AP", 0.588, 0.569, 0.019, (-0.02, 0.06), 300, "bm25"))
+        >>> print(Comparison("ours", "bm25", "AP", 0.588, 0.569, 0.019, (-0.02, 0.06), queries=300))
         AP 0.5880, bm25 0.5690, difference +0.0190 [-0.0200, +0.0600] (95 % interval, 300 queries): too close to call
         """
         interval = "" if self.interval is None else "95 % interval, "
         return (
-            f"{self.measure} {self.ours:.4f}, {self.against} {self.first:.4f}, difference {self.shown} "
+            f"{self.measure} {self.ours:.4f}, {self.against} {self.theirs:.4f}, "
+            f"difference {shown_difference(self.difference, self.interval)} "
             f"({interval}{self.queries} quer{'y' if self.queries == 1 else 'ies'})"
         ) + (f": {self.verdict}" if self.verdict else "")
 
@@ -60,31 +81,62 @@ def shown_difference(difference: float, interval: Sequence[float | None] | None)
     return f"{difference:+.4f}" + (" [{:+.4f}, {:+.4f}]".format(*ends) if ends else "")
 
 
-def paired_difference(
-    ours: np.ndarray, first: np.ndarray, measure: str, against: str = "first stage", folds: np.ndarray | None = None
-) -> PairedDifference | None:
-    """Compare values ``[S, Q]``, a row per seed, with others ``[1, Q]``; None if no query has both.
+def compare_values(
+    names: tuple[str, str],
+    measure: str,
+    ours: np.ndarray,
+    theirs: np.ndarray,
+    test: Test = "bootstrap",
+    folds: np.ndarray | None = None,
+) -> Comparison:
+    """Compare values ``[S, Q]``, a row per seed, with others; a side with one row is paired with every row.
 
-    >>> found = paired_difference(np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]), "nDCG@10")
-    >>> found.ours, found.first, found.difference
-    (0.375, 0.625, -0.25)
+    >>> found = compare_values(("ours", "bm25"), "nDCG@10", np.array([[0.5, 0.25]]), np.array([[0.5, 0.75]]))
+    >>> found.ours, found.theirs, found.difference, found.counts
+    (0.375, 0.625, -0.25, (0, 1, 1))
+
+    Args:
+        names: names of the two.
+        measure: name of the measure.
+        ours: values of the first, ``[S, Q]``; NaN for a query that is left out.
+        theirs: values of the other.
+        test: the test of p; ``bootstrap`` resamples queries and seeds, the others test means over seeds.
+        folds: fold of each query, ``[Q]``, if each was trained separately.
     """
-    difference, folds = paired(ours, first, folds)
+    difference, folds = paired(ours, theirs, folds)
     if not difference.size:
-        return None
+        return Comparison(*names, measure)
     found = crossed_difference(difference, folds)
-    means = float(np.nanmean(ours)), float(np.nanmean(first))
-    interval = None if math.isnan(found.error) else found.interval
-    return PairedDifference(measure, *means, found.mean, interval, found.queries, against)
+    over_seeds = difference.mean(axis=0)
+    over_seeds = np.where(np.abs(over_seeds) < ROUNDING, 0.0, over_seeds)
+    return Comparison(
+        *names,
+        measure,
+        float(np.nanmean(ours)),
+        float(np.nanmean(theirs)),
+        found.mean,
+        None if math.isnan(found.error) else found.interval,
+        found.error,
+        found.queries,
+        cohens_d(over_seeds),
+        wins_ties_losses(over_seeds),
+        found.p if test == "bootstrap" else p_value(test, over_seeds),
+    )
+
+
+def corrected(comparisons: Sequence[Comparison], correction: Correction) -> list[Comparison]:
+    """Correct the p-values for the number of comparisons, undefined ones included."""
+    p = correct([one.p for one in comparisons], correction).tolist()
+    return [replace(one, p_corrected=value) for one, value in zip(comparisons, p, strict=True)]
 
 
 def run_difference(
     run: Run, first: Run, qrels: Qrels, measure: str | Measure, against: str = "first stage"
-) -> PairedDifference | None:
+) -> Comparison | None:
     """Compare a ranking with another; None for a count, such as NumRet."""
     measure = parse_measures(measure)[0]
     if measure.NAME in COUNTS:
         return None
     values = Evaluator(qrels, measure)
     ours, theirs = values(run, "the ranking").values, values(first, against).values
-    return paired_difference(ours, theirs, str(measure), against)
+    return compare_values(("the ranking", against), str(measure), ours, theirs)

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 
 from rerank.evaluation.measures import COUNTS, PerQuery
-from rerank.evaluation.significance import AnyTest, Correction
+from rerank.evaluation.paired import Comparison
+from rerank.evaluation.significance import Correction, Test
 from rerank.html import in_markdown
 
-MARKS: dict[AnyTest, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
+MARKS: dict[Test, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -68,20 +69,14 @@ class Section:
         ]
         return pd.DataFrame(rows, columns=header)
 
-    def text(self, bold: bool = False) -> list[str]:
-        """Return lines of plain text; terminal codes make the best bold."""
-        cells = [plain(*self.header), *self.rows]
-        widths = [max(len(cell.text + cell.marks) for cell in column) for column in zip(*cells, strict=True)]
+    def text(self) -> list[str]:
+        """Return lines of plain text."""
+        cells = [[cell.text + cell.marks for cell in row] for row in (plain(*self.header), *self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = []
         for row in cells:
-            words = [
-                f"{cell.text + cell.marks:{'<' if i < self.names else '>'}{width}}"
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ]
-            if bold:
-                codes = [f"\033[1m{cell.text}\033[0m" if cell.best else cell.text for cell in row]
-                words = [word.replace(cell.text, code) for word, cell, code in zip(words, row, codes, strict=True)]
-            lines.append("  ".join(words).rstrip())
+            aligned = zip("<" * self.names + ">" * len(row), row, widths, strict=False)
+            lines.append("  ".join(f"{cell:{sign}{width}}" for sign, cell, width in aligned).rstrip())
         return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
     def markdown(self) -> list[str]:
@@ -128,10 +123,20 @@ def gain_sentences(table: PerQuery) -> list[str]:
     return list(dict.fromkeys(exponential if of.get("dcg") == "exp-log2" else linear for of in forms))
 
 
-def interval(ends: tuple[float, float], sign: str = "+") -> str:
-    """Format an interval; a dash if there is none."""
-    low, high = ends
-    return "-" if np.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
+def differences_section(compared: Sequence[Comparison], caption: Sequence[str]) -> Section:
+    """Tabulate differences: a row per comparison."""
+    header = ["run", "against", "measure", "difference", "95% interval", "Cohen's d", "wins/ties/losses", "p"]
+    rows = []
+    for one in compared:
+        row = [one.run, one.against, one.measure, number(one.difference, "+"), interval(one.interval)]
+        row += [number(one.cohens_d, "+", 2), "/".join(map(str, one.counts)), probability(one.p_corrected)]
+        rows.append(plain(*row))
+    return Section("Differences", header, rows, caption, names=3)
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """Format the interval of a difference; a dash if there is none."""
+    return "-" if ends is None else "[{:+.4f}, {:+.4f}]".format(*ends)
 
 
 def number(value: float, sign: str = "", digits: int = 4) -> str:

@@ -5,17 +5,16 @@ Every function takes differences (run minus baseline, one per query) from :func:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 Correction = Literal["none", "bonferroni", "holm"]
-Test = Literal["t-test", "wilcoxon", "randomisation"]
-AnyTest = Literal["bootstrap", Test]
-"""Tests of experiments, which resample seeds, too: see :mod:`rerank.evaluation.crossed`."""
+Test = Literal["bootstrap", "t-test", "wilcoxon", "randomisation"]
+"""Tests; the bootstrap resamples seeds, too: see :mod:`rerank.evaluation.crossed`."""
 
-TEST_NAMES: dict[AnyTest, str] = {
+TEST_NAMES: dict[Test, str] = {
     "bootstrap": "bootstrap over queries and seeds",
     "t-test": "paired t-test",
     "wilcoxon": "Wilcoxon signed-rank test",
@@ -30,9 +29,6 @@ SEED = 0
 
 ROUNDING = 1e-12
 """Differences below this are rounding errors; measures are in [0, 1]."""
-
-PERMUTATIONS = 10_000
-"""Sign flips of the randomisation test."""
 
 ALPHA = 0.05
 """Significance level."""
@@ -68,58 +64,41 @@ def wilcoxon(difference: np.ndarray) -> float:
     return float(signed_rank(difference.round(10)).pvalue)  # .3 - .2 and .2 - .1 share a rank
 
 
-def randomisation(difference: np.ndarray, seed: int = 0) -> float:
+def randomisation(difference: np.ndarray, seed: int = SEED) -> float:
     """Compute the two-sided p-value of the randomisation test on the mean (Smucker et al. 2007).
 
-    NaN if every query is a tie. Exact for at most 10,000 assignments of signs to the differences; otherwise that many
-    are drawn, and the observed one counts as one more, so that p is never 0.
+    NaN for fewer than two queries, or if every query is a tie. Exact for at most 10,000 assignments of signs to the
+    differences; otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
     """
-    changed = np.sort(difference[difference != 0])  # ties add nothing; the order of queries has no influence
-    count = len(changed)
-    if not count:
+    if len(difference) < 2 or not difference.any():
         return float("nan")
-    # With b_i in {0, 1}, the sum of the differences under signs 2 b_i - 1 is 2 (b . d) - sum(d).
-    total = changed.sum()
-    limit = abs(total) - ROUNDING * count
-    if 2**count <= PERMUTATIONS:
-        every = np.arange(2**count)[:, None] >> np.arange(count) & 1
-        return float((np.abs(2 * (every @ changed) - total) >= limit).mean())
-    rng = np.random.default_rng(seed)
-    extreme, batch = 1, max(1, 2_000_000 // count)
-    for start in range(0, PERMUTATIONS, batch):
-        rows = min(batch, PERMUTATIONS - start)
-        bits = np.unpackbits(rng.integers(0, 256, (rows, -(-count // 8)), dtype=np.uint8), axis=1, count=count)
-        extreme += int((np.abs(2 * (bits @ changed) - total) >= limit).sum())
-    return extreme / (PERMUTATIONS + 1)
+    from scipy.stats import permutation_test
+
+    values = np.sort(difference)  # the order of queries has no influence
+    options = {"permutation_type": "samples", "n_resamples": 10_000, "batch": max(1, 2_000_000 // len(values))}
+    return float(permutation_test((values,), np.mean, rng=seed, **options).pvalue)
 
 
 def p_value(test: Test, difference: np.ndarray) -> float:
-    """Compute the p-value of a test."""
-    tests: dict[Test, Callable[[np.ndarray], float]]
+    """Compute the p-value of a test over queries."""
+    tests: Mapping[str, Callable[[np.ndarray], float]]
     tests = {"t-test": paired_t, "wilcoxon": wilcoxon, "randomisation": randomisation}
     return tests[test](difference)
 
 
-def correct(
-    p_values: Sequence[float] | np.ndarray, method: Correction = "none", planned: int | None = None
-) -> np.ndarray:
-    r"""Correct p-values for multiple comparisons, in their shape; NaN stays NaN.
+def correct(p_values: Sequence[float] | np.ndarray, method: Correction = "none") -> np.ndarray:
+    r"""Correct p-values for the number :math:`m` of comparisons, in their shape.
 
-    :math:`m` is the number of comparisons, by default of the p-values that are not NaN.
+    NaN stays NaN, but counts as a comparison.
 
     Bonferroni: :math:`\min(1, m p)`. Holm: in ascending order, :math:`\max_{j \le i} \min(1, (m - j + 1) p_{(j)})`.
     """
     p = np.array(p_values, dtype=np.float64)
-    known = ~np.isnan(p)
-    count = int(known.sum()) if planned is None else planned
     if method == "bonferroni":
-        p[known] = np.minimum(1.0, p[known] * count)
+        p = np.minimum(1.0, p * len(p))
     elif method == "holm":
-        values = p[known]
-        order = np.argsort(values, kind="stable")
-        scaled = np.minimum(1.0, values[order] * (count - np.arange(len(values))))
-        values[order] = np.maximum.accumulate(scaled)
-        p[known] = values
+        order = np.argsort(p, kind="stable")  # NaN last
+        p[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * np.arange(len(p), 0, -1)))
     return p
 
 

@@ -10,58 +10,20 @@ import pandas as pd
 
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import COUNTS, PerQuery
+from rerank.evaluation.paired import Comparison
 from rerank.evaluation.render import (
     CORRECTED,
     MARKS,
     Section,
     TableCell,
+    differences_section,
     gain_sentences,
-    interval,
     number,
     plain,
-    probability,
     queries_sentence,
 )
 from rerank.evaluation.significance import ALPHA, LEVEL, ROUNDING, TEST_NAMES, Correction, Test
 from rerank.html import in_markdown
-
-PARTS = "seen: queries with a relevant document that is relevant to a query that was trained on; unseen: the others."
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference between a run and the baseline in one measure.
-
-    Attributes:
-        difference: mean of run minus baseline over the queries.
-        interval: bootstrap confidence interval of that mean; NaN if all differences are equal.
-        cohens_d: Cohen's d of the paired differences.
-        p: p-value by test; NaN if the test is undefined.
-        p_corrected: p-values corrected over the whole table.
-    """
-
-    difference: float
-    interval: tuple[float, float]
-    cohens_d: float
-    wins: int
-    ties: int
-    losses: int
-    p: dict[Test, float]
-    p_corrected: dict[Test, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Mean of a run over the queries of one part, and its difference from the baseline, if any (else NaN)."""
-
-    run: str
-    measure: str
-    part: str
-    queries: int
-    mean: float
-    interval: tuple[float, float]
-    difference: float
-    difference_interval: tuple[float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,29 +38,31 @@ class Table:
 
     Attributes:
         tables: per-query values by run, in the order of the table.
-        comparisons: number of comparisons that p-values are corrected for, those with a difference in any query.
-        unjudged: by run and depth, the share of unjudged documents in the top; NaN without documents.
+        compared: the other runs against the baseline, in every measure.
         paths: files of the runs.
         ties: by run, the number of documents whose score equals that of the one before them.
-        parts: the same over queries with and without a relevant document seen in training.
+        seen: number of queries left out because a document that is relevant to them was trained on.
     """
 
     tables: dict[str, PerQuery]
     baseline: str | None
-    tests: tuple[Test, ...]
+    test: Test
     correction: Correction
-    comparisons: int
-    differences: dict[tuple[str, str], Difference]
-    unjudged: dict[str, dict[int, float]] = field(default_factory=dict)
+    compared: list[Comparison]
     paths: dict[str, str] = field(default_factory=dict)
     qrels: str = ""
     ties: dict[str, int] = field(default_factory=dict)
-    parts: tuple[Part, ...] = ()
+    seen: int = 0
 
     @property
     def first(self) -> PerQuery:
         """Return the values of the first run; measures, queries and policy are the same in all."""
         return next(iter(self.tables.values()))
+
+    @property
+    def differences(self) -> dict[tuple[str, str], Comparison]:
+        """Return the comparisons by run and measure."""
+        return {(one.run, one.measure): one for one in self.compared}
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -123,27 +87,24 @@ class Table:
             for measure, mean in table.mean.items():
                 row = {"run": run, "measure": measure, "mean": mean, "queries": int((~np.isnan(table[measure])).sum())}
                 if found := self.differences.get((run, measure)):
-                    low, high = found.interval
+                    low, high = found.interval or (np.nan, np.nan)
                     row |= {"difference": found.difference, "low": low, "high": high, "cohens_d": found.cohens_d}
-                    row |= {"wins": found.wins, "ties": found.ties, "losses": found.losses}
-                    for test in self.tests:
-                        row |= {f"p_{test}": found.p[test], f"p_{test}_corrected": found.p_corrected[test]}
+                    row |= dict(zip(("wins", "ties", "losses"), found.counts, strict=True))
+                    row |= {"p": found.p, "p_corrected": found.p_corrected}
                 rows.append(row)
         return pd.DataFrame(rows)
 
     def sections(self) -> list[Section]:
-        """Return the means, differences from the baseline, and means over seen and unseen queries."""
-        sections = [self._means()]
-        sections += [self._differences()] if self.differences else []
-        return sections + ([self._parts()] if self.parts else [])
+        """Return the means, and the differences from the baseline."""
+        about = ["p-values are corrected."]
+        return [self._means(), *([differences_section(self.compared, about)] if self.compared else [])]
 
-    def __str__(self) -> str:
-        return self.text()
-
-    def text(self, bold: bool = False) -> str:
-        """Render as plain text; terminal codes make the best of each column bold."""
-        lines = [line for section in self.sections() for line in [*section.text(bold), ""]]
+    def text(self) -> str:
+        """Render as plain text."""
+        lines = [line for section in self.sections() for line in [*section.text(), ""]]
         return "\n".join([*lines, *self.caption()]) + "\n"
+
+    __str__ = text
 
     def markdown(self) -> str:
         """Render as Markdown."""
@@ -167,57 +128,27 @@ class Table:
             if ties := self.ties.get(name):
                 equal = f"{name}: {ties} documents have the score of the one before"
                 sentences.append(f"{equal}; ties are broken by document id, as in trec_eval.")
-        if self.differences:
+        if self.seen:
+            sentences.append(f"{self.seen} queries with a relevant document that was trained on are left out.")
+        if self.compared:
             sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
-        if self.differences and self.tests:
-            tests = ", ".join(f"{MARKS[test]} {TEST_NAMES[test]}" for test in self.tests)
-            preposition = "for" if self.correction == "none" else "over"
-            how = f"{CORRECTED[self.correction]} {preposition} {self.comparisons}"
-            sentences.append(f"Against {self.baseline}, p < {ALPHA}: {tests} (p-values {how} comparisons).")
-        return [*sentences, PARTS] if self.parts else sentences
+            how = f"{CORRECTED[self.correction]} for {len(self.compared)} comparisons"
+            against = f"{MARKS[self.test]}: differs from {self.baseline}, p < {ALPHA}"
+            sentences.append(f"{against} by the {TEST_NAMES[self.test]} ({how}).")
+        return sentences
 
     def _means(self) -> Section:
         """Tabulate means: a row per run, a column per measure."""
-        means = {name: table.mean for name, table in self.tables.items()}
-        depths = list(next(iter(self.unjudged.values()), {}))
+        means, differences = {name: table.mean for name, table in self.tables.items()}, self.differences
         rows = []
         for name, mean in means.items():
             row = plain(f"{name} (baseline)" if name == self.baseline else name)
             for measure in self.first.measures:
-                value, found = mean[str(measure)], self.differences.get((name, str(measure)))
+                value, found = mean[str(measure)], differences.get((name, str(measure)))
                 highest = max(other[str(measure)] for other in means.values())
                 best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - ROUNDING
-                marked = "".join(MARKS[test] for test, p in found.p_corrected.items() if p < ALPHA) if found else ""
+                marked = MARKS[self.test] if found and found.p_corrected < ALPHA else ""
                 summed = measure.NAME in COUNTS - {"Judged"}
                 row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
-            shares = self.unjudged.get(name, {}).values()
-            rows.append([*row, *plain(*("-" if np.isnan(share) else f"{share:.1%}" for share in shares))])
-        header = ["run", *self.measures, *(f"unjudged@{depth}" for depth in depths)]
-        return Section("Measures", header, rows, self.caption())
-
-    def _differences(self) -> Section:
-        """Tabulate differences from the baseline: a row per run and measure."""
-        header = ["run", "measure", "difference", f"{LEVEL:.0%} interval", "Cohen's d", "wins/ties/losses"]
-        rows = []
-        for (name, measure), found in self.differences.items():
-            row = [name, measure, number(found.difference, "+"), interval(found.interval)]
-            row += [number(found.cohens_d, "+", 2), f"{found.wins}/{found.ties}/{found.losses}"]
-            rows.append(plain(*row, *map(probability, found.p_corrected.values())))
-        title = f"Differences from {self.baseline}"
-        about = [f"{title}, with the p-values after the correction."]
-        return Section(title, [*header, *(f"p ({test})" for test in self.tests)], rows, about, names=2)
-
-    def _parts(self) -> Section:
-        """Tabulate seen and unseen queries: a row per run, measure and part."""
-        share = f"{LEVEL:.0%} interval"
-        header = ["run", "measure", "relevant documents", "queries", "mean", share]
-        rows = []
-        for part in self.parts:
-            row = [part.run, part.measure, part.part, part.queries, number(part.mean), interval(part.interval, "")]
-            if self.baseline:
-                gain = [number(part.difference, "+"), interval(part.difference_interval)]
-                row += ["", ""] if part.run == self.baseline else gain
-            rows.append(plain(*row))
-        return Section(
-            "Seen and unseen", [*header, *(["difference", share] if self.baseline else [])], rows, [PARTS], 3
-        )
+            rows.append(row)
+        return Section("Measures", ["run", *self.measures], rows, self.caption())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from rerank.evaluation.measures import Empty
-from rerank.evaluation.significance import AnyTest, Correction
+from rerank.evaluation.significance import Correction, Test
 from rerank.settings.ranges import Count, NotNegative, Range
 
 FIRST_STAGE = "first stage"
@@ -59,7 +59,7 @@ class ExperimentConfig:
         seeds: values of ``seed``; the table has their mean.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
-        baseline: the method to test the others against, or ``first stage``; None tests against the best of each column.
+        baseline: the method to test the others against, or ``first stage``; None tests none.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
             the seeds as fixed. Folds are pooled.
@@ -85,7 +85,7 @@ class ExperimentConfig:
     empty: Empty = "0"
     baseline: str | None = None
     pairs: Literal["baseline", "all"] = "baseline"
-    test: AnyTest = "bootstrap"
+    test: Test = "bootstrap"
     correction: Correction = "holm"
     level: Annotated[float, Range(0, 1, without_low=True, without_high=True)] = 0.05
     published: Published | None = None

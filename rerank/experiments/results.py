@@ -11,7 +11,7 @@ from rerank.evaluation.export import without_nan
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.run import Experiment
-from rerank.experiments.summary import Comparison, Summary
+from rerank.experiments.summary import Summary
 from rerank.storage.files import atomic_file, atomic_write
 
 if TYPE_CHECKING:
@@ -74,32 +74,16 @@ def as_dict(experiment: Experiment, outcomes: Outcomes, summary: Summary) -> dic
         "measures": summary.measures,
         "test": summary.config.test,
         "correction": summary.config.correction,
-        "comparisons": summary.comparisons,
-        "against": summary.against,
         "table": {
-            method: {
-                "cells": row.found,
-                "wanted": row.wanted,
-                "values": {name: vars(value) | {"distance": value.distance} for name, value in row.values.items()},
-            }
-            for method, row in summary.rows.items()
+            name: {key: of for key, of in vars(row).items() if key != "seeds"} for name, row in summary.rows.items()
         },
-        "differences": [_difference(one) for one in summary.compared],
+        "differences": list(map(vars, summary.compared)),
         "cells": [_outcome(output, outcome) for outcome in outcomes.values()],
         "failed": [
             _where(one.cell) | {"message": one.message, "log": f"{_relative(output, one.cell)}/log.txt"}
             for one in experiment.failures
         ],
     }
-
-
-def _difference(one: Comparison) -> dict[str, Any]:
-    row: dict[str, Any] = {"row": one.row, "against": one.against, "measure": one.measure}
-    row |= {"p": one.p, "corrected": one.corrected, "effect": one.effect, "wins/ties/losses": list(one.counts)}
-    if one.found is not None:
-        low, high = one.found.interval
-        row |= {"mean": one.found.mean, "low": low, "high": high, "error": one.found.error}
-    return row
 
 
 def _outcome(output: Path, outcome: Outcome) -> dict[str, Any]:

@@ -339,7 +339,7 @@ class Comparison:
         """Choose, measure every candidate on the test lists, and write the best one and the report."""
         base = max((one for one in self.candidates if one.model is None), key=lambda one: one.mean)
         models = [one for one in self.candidates if one.model]
-        corrected = correct([paired_t(differences(one.values, base.values)) for one in models], "holm", len(models))
+        corrected = correct([paired_t(differences(one.values, base.values)) for one in models], "holm")
         p = {one.name: float(value) for one, value in zip(models, corrected, strict=True)}
         best = max([base, *(one for one in models if p[one.name] < ALPHA)], key=lambda one: one.mean)
         weights, test = " + ".join(f"{weight:.2g} {name}" for name, weight in best.weights), self.splits.get("test")

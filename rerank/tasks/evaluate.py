@@ -17,7 +17,7 @@ def evaluate(
     runs: Runs,
     measures: str = "nDCG@10 AP RR P@10",
     baseline: str | None = None,
-    tests: list[Literal["t-test", "wilcoxon", "randomisation"]] | None = None,
+    test: Literal["t-test", "wilcoxon", "randomisation", "bootstrap"] = "t-test",
     correction: Literal["none", "bonferroni", "holm"] = "holm",
     empty: Literal["0", "1", "drop"] = "0",
     trained_on: Trained = None,
@@ -46,11 +46,11 @@ def evaluate(
             names of its columns.
         measures: measures in the notation of ir-measures, separated by spaces.
         baseline: the run to test the others against, by its file or its name.
-        tests: significance tests on the values per query; None runs all of them.
+        test: significance test on the values per query.
         correction: how p-values are corrected for the number of comparisons in the table.
         empty: what a query without relevant documents scores: 0 as in trec_eval, 1, or drop to leave it out.
-        trained_on: lists folders or judgments that the models were trained on: shows the queries with a relevant
-            document that training has seen apart from the others.
+        trained_on: lists folders or judgments that the models were trained on; queries that have a relevant document in
+            common with these are left out.
 
     Returns:
         The table, or the mean.
@@ -58,24 +58,23 @@ def evaluate(
     Raises:
         UserError: invalid files or arguments.
     """
-    from rerank.evaluation.compare import TESTS, compare_runs, is_one_run
+    from rerank.evaluation.compare import compare_runs, is_one_run
     from rerank.lists.store import is_lists_folder
     from rerank.lists.view import Lists
 
-    options = {"baseline": baseline, "tests": tests, "correction": correction, "empty": empty}
+    options = {"baseline": baseline, "test": test, "correction": correction, "empty": empty}
     check_arguments(evaluate, options)
     if baseline is None:
         check_unused(
-            "has no effect without a baseline; give --baseline RUN", evaluate, tests=tests, correction=correction
+            "has no effect without a baseline; give --baseline RUN", evaluate, test=test, correction=correction
         )
 
     def opened(given: Any) -> Any:
         return Lists.open(given) if isinstance(given, str | Path) and is_lists_folder(Path(given)) else given
 
     several = trained_on if isinstance(trained_on, list | tuple) else [] if trained_on is None else [trained_on]
-    chosen = TESTS if tests is None else tests
     alone = is_one_run(runs)
     named = {"run": runs} if alone and not isinstance(runs, str | Path) else runs
     trained = list(map(opened, several))
-    table = compare_runs(opened(qrels), named, measures, baseline, chosen, correction, empty, trained)
+    table = compare_runs(opened(qrels), named, measures, baseline, test, correction, empty, trained)
     return table[next(iter(table.tables)), measures] if alone and not baseline and len(table.measures) == 1 else table

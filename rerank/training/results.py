@@ -13,7 +13,7 @@ import torch
 from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import Evaluator, PerQuery
-from rerank.evaluation.paired import paired_difference, shown_difference
+from rerank.evaluation.paired import compare_values, shown_difference
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.scaled import SCALED
@@ -169,12 +169,12 @@ class Measurer:
     def __call__(self, split: str, scores: Array) -> Measured:
         """Measure a ranking next to the first stage."""
         table, first = self.table(split, scores), self.of_first_stage(split)
-        queries, found = len(self.lists[split].qrels or {}), None
-        if first is not None:
-            found = paired_difference(table[self.monitor][None], first[self.monitor][None], self.monitor)
-        if found is None:
+        queries = len(self.lists[split].qrels or {})
+        if first is None:
             return Measured(table.mean, queries)
-        return Measured(table.mean, queries, found.difference, found.interval)
+        names, ours, theirs = ("model", "first stage"), table[self.monitor][None], first[self.monitor][None]
+        found = compare_values(names, self.monitor, ours, theirs)
+        return Measured(table.mean, queries, found.difference if found.queries else None, found.interval)
 
     def worth(self, mean: Mapping[str, float], scores: Array) -> float:
         """Return the number that chooses an epoch, from the validation measures or scores; more is better."""

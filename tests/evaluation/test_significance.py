@@ -8,7 +8,6 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.evaluation.compare import TESTS
 from rerank.evaluation.crossed import interval
 from rerank.evaluation.significance import (
     cohens_d,
@@ -62,20 +61,20 @@ def test_wilcoxon_takes_equal_differences_of_precisions_for_equal(found: list[tu
 @pytest.mark.parametrize("nothing", [np.zeros(10), np.array([])], ids=["ties", "no query"])
 def test_without_any_difference_there_is_nothing_to_test(nothing: np.ndarray) -> None:
     """Ten ties do not say that there are no others."""
-    found = [p_value(test, nothing) for test in TESTS]
+    found = [p_value(test, nothing) for test in ("t-test", "wilcoxon", "randomisation")]
     assert all(map(math.isnan, [*found, *interval(nothing)]))
     assert cohens_d(np.zeros(10)) == 0
     assert wins_ties_losses(nothing) == (0, len(nothing), 0)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 20])
+@pytest.mark.parametrize("count", [2, 3, 20])
 def test_constant_difference_has_no_p_value(count: int) -> None:
     """t would be infinite, but two equal differences are no proof; signs alone say 2 of 2^n, and never 0."""
     constant = np.full(count, 0.1)
     assert math.isnan(paired_t(constant))
     assert math.isnan(cohens_d(constant))
     assert all(map(math.isnan, interval(constant)))
-    assert randomisation(constant) == pytest.approx(max(2 / 2**count, 1 / 10_001), rel=0.5)
+    assert randomisation(constant) == pytest.approx(max(2 / 2**count, 2 / 10_001))
 
 
 def test_cohens_d_is_mean_over_standard_deviation_and_gives_t() -> None:
@@ -101,11 +100,11 @@ def test_corrections_are_their_formulas() -> None:
 
 
 @given(p_values, st.sampled_from(["none", "bonferroni", "holm"]), st.randoms())
-def test_undefined_p_values_stay_so_and_disturb_nothing(p: list[float], method: str, random: object) -> None:
-    known = [value for value in p if not math.isnan(value)]
+def test_undefined_p_values_stay_so_and_count_as_one(p: list[float], method: str, random: object) -> None:
     corrected = correct(p, method)  # type: ignore[arg-type]
     assert np.isnan(corrected).tolist() == [math.isnan(value) for value in p]
-    np.testing.assert_array_equal(corrected[~np.isnan(corrected)], correct(known, method))  # type: ignore[arg-type]
+    ones = correct([1.0 if math.isnan(value) else value for value in p], method)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(corrected[~np.isnan(corrected)], ones[~np.isnan(corrected)])
     order = list(range(len(p)))
     random.shuffle(order)  # type: ignore[attr-defined]
     np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])  # type: ignore[arg-type]

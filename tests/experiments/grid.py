@@ -23,6 +23,6 @@ def write_config(folder: Path, **changes: Any) -> Path:
         "Tuned | 50%": {"set": {"loss": "ListNet"}, "search": {"optimization.encoder_lr": [1e-5, 1e-2]}},
         "Broken": {"set": {"loss": "ListNet", "batch_size": 1, "optimization": {"encoder_lr": 1e30}}},
     }
-    settings = {"methods": methods, "first_stage": "hide", "jobs": 2, "test": "t-test"}
+    settings = {"methods": methods, "first_stage": "hide", "jobs": 2, "test": "t-test", "baseline": "SmoothI"}
     write_experiment(folder, **{"base": base, "measures": " ".join(MEASURES)} | settings | changes)
     return folder / "experiment.yaml"

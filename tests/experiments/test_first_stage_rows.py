@@ -34,8 +34,8 @@ def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None
     assert experiment([write_config(tmp_path, first_stage="interpolate", baseline="first stage")]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert list(results["table"]) == ["first stage", "ListNet", "ListNet + first stage"]
-    assert all(row["cells"] == row["wanted"] == 3 for row in results["table"].values())
-    assert set(results["against"].values()) == {"first stage"} and results["comparisons"] == 4
+    assert all(row["found"] == row["wanted"] == 3 for row in results["table"].values())
+    assert {one["against"] for one in results["differences"]} == {"first stage"} and len(results["differences"]) == 4
     first = {query: ranking[:4] for query, ranking in lists.run().items()}
     found: dict[str, list[float]] = {"first stage": [], "ListNet + first stage": []}
     for cell in results["cells"]:
@@ -51,7 +51,7 @@ def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None
         found["ListNet + first stage"].append(evaluate(mixed, qrels, "nDCG").mean["nDCG"])
         found["first stage"].append(evaluate(reranked, qrels, "nDCG").mean["nDCG"])
     for name, values in found.items():
-        assert results["table"][name]["values"]["nDCG"]["mean"] == pytest.approx(np.mean(values), abs=1e-6)
+        assert results["table"][name]["means"]["nDCG"] == pytest.approx(np.mean(values), abs=1e-6)
     assert "the weight that validation chose" in results["caption"]
     assert experiment([write_config(tmp_path)]) == 0, "the same cells, other rows"
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
@@ -67,4 +67,4 @@ def test_first_stage_row_breaks_ties_as_evaluate_does(tmp_path: Path) -> None:
     table = json.loads((tmp_path / "out" / "results.json").read_text())["table"]
     found = rerank.evaluate(Lists.open(tmp_path / "lists").to_rerank(4), ["bm25"], "nDCG AP")
     for measure in ("nDCG", "AP"):
-        assert table["first stage"]["values"][measure]["mean"] == pytest.approx(found["bm25", measure])
+        assert table["first stage"]["means"][measure] == pytest.approx(found["bm25", measure])

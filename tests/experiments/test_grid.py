@@ -103,13 +103,13 @@ def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]
                 qrels = {query: judged for query, judged in (lists.qrels or {}).items() if query in run}
                 means.append(evaluate(run, qrels, measure).mean[measure])
                 assert cell["test"][measure] == pytest.approx(means[-1])
-            assert results["table"][name]["values"][measure]["mean"] == pytest.approx(np.mean(means))
+            assert results["table"][name]["means"][measure] == pytest.approx(np.mean(means))
         columns = [queries[queries.method == name].sort_values("query_id")[measure] for name in names]
         assert len(columns[0]) == 12
         expected = stats.ttest_rel(*columns).pvalue
-        (p,) = (results["table"][n]["values"][measure]["p"] for n in names if n != results["against"][measure])
+        (p,) = (one["p"] for one in results["differences"] if (one["run"], one["measure"]) == (names[1], measure))
         assert p is None if np.isnan(expected) else p == pytest.approx(expected)
-    assert results["comparisons"] == 2 * len(MEASURES), "the broken method's too"
+    assert len(results["differences"]) == 2 * len(MEASURES), "the broken method's too"
 
 
 def test_results_have_the_rows_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
@@ -136,7 +136,7 @@ def test_finished_runs_are_reused(folder: Path, results: dict[str, Any]) -> None
     before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")}
     assert experiment([f"--config={path}"]) == 0
     again = json.loads((folder / "out" / "results.json").read_text())
-    assert again["table"]["SmoothI"]["values"] == results["table"]["SmoothI"]["values"]
+    assert again["table"]["SmoothI"] == results["table"]["SmoothI"]
     assert experiment([f"--config={path}", "--measures=RR P@1", "--empty=drop", "--published=null"]) == 0
     other = json.loads((folder / "out" / "results.json").read_text())
     assert other["measures"] == ["RR", "P@1"]
@@ -214,7 +214,7 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
 def test_bad_configurations_are_one_line(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["experiment", "--config", str(write_config(tmp_path, **changes))]) == 2
+    assert main(["experiment", "--config", str(write_config(tmp_path, **{"baseline": None} | changes))]) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("rerank: error: ")
     assert message in error
