@@ -162,20 +162,7 @@ def reads_flat(network: Any) -> bool:
     return getattr(network, "reads_flat", False)
 
 
-def can_share(network: Any) -> bool:
-    """Tell if the common beginning of a chunk's texts may be read once: no token looks ahead, nothing is dropped."""
-    base = getattr(network, network.base_model_prefix)
-    if getattr(base.forward, "__func__", None) is not _read_lasts:
-        return False
-    return not network.training or not _drops(network)
-
-
-def _drops(network: Any) -> bool:
-    rates = (value for name, value in vars(network.config).items() if "dropout" in name or name.endswith("pdrop"))
-    return any(rates) or any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
-
-
-def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any, shared: int = 0) -> dict[str, Any]:
+def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any) -> dict[str, Any]:
     """Make the input of a network that reads rows end to end: ids and positions ``[1, T]``, and :class:`Sequences`.
 
     Args:
@@ -183,13 +170,8 @@ def lay(tokens: dict[str, Tensor], places: Tensor, lengths: Tensor, network: Any
         places: the place of each token in its row, ``[T]``.
         lengths: tokens of each row.
         network: the network.
-        shared: number of tokens that all rows begin with, to be laid once.
     """
-    if shared:
-        kept = (places >= shared) | (torch.arange(len(places)) < shared)
-        tokens, places = {name: value[kept] for name, value in tokens.items()}, places[kept]
-        lengths = torch.cat([torch.tensor([shared]), lengths - shared])
-    sequences = Sequences.of(lengths.tolist(), shared=shared > 0)
+    sequences = Sequences.of(lengths.tolist())
     embeddings: Any = getattr(getattr(network, network.base_model_prefix), "embeddings", None)
     if hasattr(embeddings, "create_position_ids_from_input_ids"):  # RoBERTa's begin behind the padding's, and skip it
         real = tokens["input_ids"].ne(embeddings.padding_idx)

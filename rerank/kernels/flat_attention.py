@@ -3,8 +3,7 @@ r"""Attention within each of several sequences that lie end to end, without padd
 Three ways to the same sums :math:`\mathrm{softmax}(s Q_i K_i^\top) V_i` for every sequence *i*: PyTorch's kernel for
 sequences of varying length where a GPU has it, batched products over sequences of equal length on a CPU, and PyTorch's
 attention over padded sequences for what is left (on a GPU: float32, and sizes that the kernel does not know). A token
-may see all others, those before it, or those that are near, and heads may share their keys and values. What all texts
-begin with may be there once: a sequence of its own, whose keys and values the others see before theirs.
+may see all others, those before it, or those that are near, and heads may share their keys and values.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from rerank.kernels.cpu_attention import ELEMENTS, Attention, Run, is_faster
 from rerank.kernels.dropout import threshold
@@ -34,42 +32,29 @@ class Sequences:
     Attributes:
         lengths: tokens of each.
         starts: ``[n + 1]`` int32, where each begins, and the last one ends; on the device of the tokens.
-        shared: tokens of the first one, where it is what all texts begin with and the others are what is left of them;
-            else 0.
-        keys: places of all tokens that each sees, shared ones before its own; None if none are shared.
-        key_starts: where those of each begin, as ``starts``.
     """
 
     lengths: tuple[int, ...]
     starts: Tensor
-    shared: int = 0
-    keys: Tensor | None = None
-    key_starts: Tensor | None = None
 
     @classmethod
-    def of(cls, lengths: list[int], shared: bool = False) -> Sequences:
-        """Make sequences of these lengths, on the CPU; ``shared`` says if all texts begin with the first one."""
+    def of(cls, lengths: list[int]) -> Sequences:
+        """Make sequences of these lengths, on the CPU."""
         starts = F.pad(torch.tensor(lengths, dtype=torch.int32).cumsum(0, dtype=torch.int32), (1, 0))
-        if not shared:
-            return cls(tuple(lengths), starts)
-        return cls(tuple(lengths), starts, lengths[0], *_seen(torch.tensor(lengths), starts, lengths[0]))
+        return cls(tuple(lengths), starts)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> Sequences:
-        def there(value: Tensor | None) -> Any:
-            return value if value is None else sent(value, device) if non_blocking else value.to(device)
-
-        return replace(self, starts=there(self.starts), keys=there(self.keys), key_starts=there(self.key_starts))
+        return replace(self, starts=sent(self.starts, device) if non_blocking else self.starts.to(device))
 
     @cached_property
     def longest(self) -> int:
-        """Tokens that a token of the longest text may see."""
-        return max(self.lengths[0], self.shared + max(self.lengths[1:], default=0))
+        """Tokens of the longest sequence."""
+        return max(self.lengths)
 
     @cached_property
     def last(self) -> Tensor:
-        """The place of each text's last token, ``[n]``."""
-        ends = self.starts[1:].long()
-        return ends[1:] - 1 if self.shared else ends - 1
+        """The place of each sequence's last token, ``[n]``."""
+        return self.starts[1:].long() - 1
 
     @cached_property
     def first(self) -> Tensor:
@@ -85,25 +70,16 @@ class Sequences:
     @cached_property
     def columns(self) -> Tensor:
         """Rows of a table, ``[n, longest]``: the place of each token; past a sequence's end, of some other."""
-        return _table(self.starts, max(self.lengths), sum(self.lengths))
-
-    @cached_property
-    def key_columns(self) -> Tensor:
-        """The same of the tokens that each sees."""
-        if self.keys is None or self.key_starts is None:
-            return self.columns
-        return self.keys[_table(self.key_starts, self.longest, len(self.keys))]
+        places = self.first[:, None] + torch.arange(self.longest, device=self.starts.device)
+        return places.clamp_(max=sum(self.lengths) - 1)
 
     def visible(self, first: bool, window: int | None, causal: bool) -> Tensor:
         """Return a mask of the keys that each token of the table sees, ``[n, 1, queries or 1, keys]``."""
-        ends = (self.starts if self.key_starts is None else self.key_starts).diff()
-        places = torch.arange(self.longest, device=ends.device)
-        mask = (places < ends[:, None])[:, None, None]
+        places = torch.arange(self.longest, device=self.starts.device)
+        mask = (places < self.starts.diff()[:, None])[:, None, None]
         if window is None and not causal:
             return mask
-        own = torch.arange(1 if first else max(self.lengths), device=ends.device)
-        rows = own + (ends - self.starts.diff())[:, None]
-        return mask & _near(rows, places, window, causal)[:, None]
+        return mask & _near(places[: 1 if first else None], places, window, causal)
 
     @cached_property
     def cells(self) -> Tensor:
@@ -111,35 +87,18 @@ class Sequences:
         total, count = sum(self.lengths), len(self.lengths)
         device = self.starts.device
         row = torch.repeat_interleave(torch.arange(count, device=device), self.starts.diff(), output_size=total)
-        return row * max(self.lengths) + torch.arange(total, device=device) - self.first[row]
+        return row * self.longest + torch.arange(total, device=device) - self.first[row]
 
     def runs(self, most: int) -> list[Run]:
-        """Find neighbours of equal length, ``most`` pairs of tokens at most; without what all texts begin with."""
-        number = 1 if self.shared else 0
-        found, start = [], self.shared
-        for length, group in groupby(self.lengths[number:]):
+        """Find neighbours of equal length, ``most`` pairs of tokens at most."""
+        found, number, start = [], 0, 0
+        for length, group in groupby(self.lengths):
             left, together = len(list(group)), max(1, most // (length * length))
             while left:
                 count = min(left, together)
                 found.append(Run(number, start, count, length))
                 number, start, left = number + count, start + count * length, left - count
         return found
-
-
-def _seen(lengths: Tensor, starts: Tensor, shared: int) -> tuple[Tensor, Tensor]:
-    """Return the places of all keys of each sequence, shared ones first, and the offset of each sequence's."""
-    counts = lengths + shared
-    counts[0] = shared
-    ends = counts.cumsum(0)
-    number = torch.arange(len(counts)).repeat_interleave(counts)
-    place = torch.arange(int(ends[-1])) - (ends - counts)[number]
-    places = torch.where(place < shared, place, starts[:-1].long()[number] + place - shared)
-    return places, F.pad(ends, (1, 0)).int()
-
-
-def _table(starts: Tensor, longest: int, total: int) -> Tensor:
-    places = starts[:-1, None].long() + torch.arange(longest, device=starts.device)
-    return places.clamp_(max=total - 1)
 
 
 class AttentionCall(NamedTuple):
@@ -185,16 +144,12 @@ def _by_flash(call: AttentionCall) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value, sequences, scale, _, first, window, causal, _ = call
-    starts, key_starts, rows = sequences.starts, sequences.starts, 1 if first else max(sequences.lengths)
-    if sequences.keys is not None and sequences.key_starts is not None:
-        key, value = (_Picked.apply(states, sequences.keys) for states in (key, value))
-        key_starts = sequences.key_starts
+    starts, key_starts, columns = sequences.starts, sequences.starts, sequences.longest
     if first:
         starts = torch.arange(len(starts), dtype=torch.int32, device=starts.device)
     # The kernel lays a sequence's last query beside its last key, and counts windows from there.
     left = -1 if window is None else window
-    near, shares = (left, 0 if causal else left), query.shape[1] != key.shape[1]
-    columns = sequences.longest
+    near, shares, rows = (left, 0 if causal else left), query.shape[1] != key.shape[1], 1 if first else columns
     seen = varlen_attn(
         query, key, value, starts, key_starts, rows, columns, scale=scale, window_size=near, enable_gqa=shares
     )
@@ -223,28 +178,10 @@ def having(variable: ContextVar[Any], value: Any) -> Iterator[None]:
         variable.reset(token)
 
 
-class _Picked(torch.autograd.Function):
-    """Selection of rows, some of them several times, whose gradients add up in float32."""
-
-    @staticmethod
-    def forward(ctx: Any, states: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.shape = states.shape
-        return states.index_select(0, places)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors
-        total = gradient.new_zeros(ctx.shape, dtype=torch.promote_types(gradient.dtype, torch.float32))
-        total.index_add_(0, places, gradient.to(total.dtype))
-        return total.to(gradient.dtype), None
-
-
 def _padded(call: AttentionCall) -> Tensor:
     query, key, value, sequences, scale, dropout, first, window, causal, _ = call
     rows = query[:, None] if first else query[sequences.columns]
-    key, value = (_of_all_heads(states[sequences.key_columns], query.shape[1]) for states in (key, value))
+    key, value = (_of_all_heads(states[sequences.columns], query.shape[1]) for states in (key, value))
     q, k, v = (states.transpose(1, 2) for states in (rows, key, value))
     mask = sequences.visible(first, window, causal)
     seen = F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout, scale=scale).transpose(1, 2)
@@ -261,8 +198,7 @@ def _of_all_heads(states: Tensor, heads: int) -> Tensor:
 
 def _on_cpu(call: AttentionCall) -> Tensor:
     query, key, value, sequences, scale, dropout, first, *_ = call
-    longest = max(sequences.lengths)
-    elements = query.shape[1] * longest * (1 if first else longest)
+    elements = query.shape[1] * sequences.longest * (1 if first else sequences.longest)
     if is_faster(query.dtype, elements, threshold(dropout), call.training):
         runs = sequences.runs(ELEMENTS // query.shape[1])
         return Attention.apply(query, key, value, runs, scale, threshold(dropout), first)
@@ -270,35 +206,22 @@ def _on_cpu(call: AttentionCall) -> Tensor:
 
 
 def _by_pytorch(call: AttentionCall) -> Tensor:
-    query, key, sequences, dropout, scale = call.query, call.key, call.sequences, call.dropout, call.scale
-    runs = sequences.runs(1 << 62)
-    if sequences.shared:
-        runs = [Run(0, 0, 1, sequences.shared), *runs]
     parts = []
-    for run in runs:
-        q, k, v = run.of_all(query, key, call.value, call.first)
-        if run.number and sequences.shared:
-            k, v = (_behind(states[: sequences.shared], own) for states, own in ((key, k), (call.value, v)))
-        mask = _mask(call, run, k.shape[2])
-        causal, shares = call.causal and mask is None, q.shape[1] != k.shape[1]
-        part = F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shares)
+    for run in call.sequences.runs(1 << 62):
+        q, k, v = run.of_all(call.query, call.key, call.value, call.first)
+        mask, shares = _mask(call, run.length), q.shape[1] != k.shape[1]
+        causal = call.causal and mask is None
+        part = F.scaled_dot_product_attention(q, k, v, mask, call.dropout, causal, scale=call.scale, enable_gqa=shares)
         parts.append(part.transpose(1, 2).flatten(0, 1))
     return torch.cat(parts)
 
 
-def _behind(shared: Tensor, own: Tensor) -> Tensor:
-    """Keys or values ``[n, H, L, d]`` behind those that all texts begin with, ``[P, H, d]``."""
-    return torch.cat([shared.transpose(0, 1).expand(len(own), -1, -1, -1), own], dim=2)
-
-
-def _mask(call: AttentionCall, run: Run, keys: int) -> Tensor | None:
-    """Return the mask of a run; None if a token sees all, or all before it where there are as many keys as tokens."""
-    window = None if call.window is None or keys <= call.window + 1 else call.window
-    if window is None and (not call.causal or keys == run.length):
+def _mask(call: AttentionCall, length: int) -> Tensor | None:
+    """Return the mask of a run; None if a token sees all, or all before it."""
+    if call.window is None or length <= call.window + 1:
         return None
-    places = torch.arange(keys)
-    rows = places[keys - run.length :][: 1 if call.first else run.length]
-    return _near(rows, places, window, call.causal)
+    places = torch.arange(length)
+    return _near(places[: 1 if call.first else None], places, call.window, call.causal)
 
 
 def _near(rows: Tensor, places: Tensor, window: int | None, causal: bool) -> Tensor:

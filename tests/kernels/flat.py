@@ -37,15 +37,15 @@ def padded(lengths: list[int], holes: bool = False, types: bool = True, pad: int
     return batch | ({"token_type_ids": kinds.masked_fill(~mask, 0)} if types else {})
 
 
-def flatten(batch: dict[str, Tensor], network: Any, shared: int = 0) -> dict[str, Any]:
+def flatten(batch: dict[str, Tensor], network: Any) -> dict[str, Any]:
     """Lay padded rows end to end."""
     mask = batch["attention_mask"].bool()
     tokens = {name: batch[name][mask] for name in ("input_ids", "token_type_ids") if name in batch}
-    return lay(tokens, torch.arange(mask.shape[1]).expand_as(mask)[mask], mask.sum(1), network, shared)
+    return lay(tokens, torch.arange(mask.shape[1]).expand_as(mask)[mask], mask.sum(1), network)
 
 
-def read(network: Any, batch: dict[str, Tensor], shared: int = 0) -> Tensor:
-    flat = flatten(batch, network, shared)
+def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
+    flat = flatten(batch, network)
     with having(SEEN, flat.pop(SEQUENCES)):
         return network(**flat).logits[:, 0]
 
@@ -60,12 +60,12 @@ def rows_of_layers(network: Any, batch: dict[str, Tensor]) -> list[tuple[str, in
     return seen
 
 
-def check_flat(network: Any, batch: dict[str, Tensor], exact: Any = None, shared: int = 0) -> None:
+def check_flat(network: Any, batch: dict[str, Tensor], exact: Any = None) -> None:
     """Scores and gradients of flat chunks in float32, next to those of the architecture itself in float64."""
     exact = copy.deepcopy(network).double() if exact is None else exact
     weight = torch.arange(1.0, len(batch["input_ids"]) + 1).cos()
     found = []
-    for model, scores in ((network, read(network, batch, shared)), (exact, exact(**batch).logits[:, 0])):
+    for model, scores in ((network, read(network, batch)), (exact, exact(**batch).logits[:, 0])):
         model.zero_grad(set_to_none=True)
         (scores * weight).sum().backward()
         found.append((scores, gradients_of(model)))
@@ -84,9 +84,8 @@ def formula(
     query = states[0]
     key, value = (state.repeat_interleave(query.shape[1] // state.shape[1], 1) for state in states[1:])
     number = torch.arange(len(sequences.lengths)).repeat_interleave(torch.tensor(sequences.lengths))
-    place = torch.arange(len(query)) - sequences.starts[number] + sequences.shared * (number > 0)
+    place = torch.arange(len(query)) - sequences.starts[number]
     mask = number[:, None] == number
-    mask |= (number == 0) & (sequences.shared > 0)
     apart = place[:, None] - place
     mask &= (apart >= 0) | (not causal)
     mask &= apart.abs() <= (window if window is not None else len(query))

@@ -66,13 +66,13 @@ WAYS = ["pytorch", "padded", "flash"]
     [("products", None, False), *((way, *near) for near in product([None, 3], [False, True]) for way in WAYS)],
 )
 @settings(max_examples=30)
-@given(lengths=LENGTHS, first=st.booleans(), shared=st.booleans())
+@given(lengths=LENGTHS, first=st.booleans())
 def test_attention_equals_its_formula(
-    way: str, window: int | None, causal: bool, lengths: list[int], first: bool, shared: bool
+    way: str, window: int | None, causal: bool, lengths: list[int], first: bool
 ) -> None:
-    """Of encoders, also for the first tokens alone; of decoders, also where all texts begin alike."""
+    """Of encoders, also for the first tokens alone, and of decoders."""
     first &= not causal and not (way == "flash" and window is not None)
-    sequences = Sequences.of(lengths, shared=shared and causal and len(lengths) > 1)
+    sequences = Sequences.of(lengths)
     states = [torch.randn(sum(lengths), heads, 8).requires_grad_() for heads in ((4, 2, 2) if causal else (4, 4, 4))]
     expected = formula(states, sequences, window, causal)
     asked, expected = (x[sequences.first] if first else x for x in (states[0], expected))

@@ -7,11 +7,8 @@ from types import MethodType
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
-from rerank.kernels import flat_attention
-from rerank.kernels.flat import NAME, can_share, reads_flat, use_flat_decoder
+from rerank.kernels.flat import NAME, reads_flat, use_flat_decoder
 from rerank.models.text.decoder import _classify
 from tests.kernels.flat import check_flat, network_of, padded
 
@@ -46,31 +43,8 @@ def flat_network(kind: str) -> tuple[Any, Any]:
     return network, exact
 
 
-def alike(shared: int) -> dict[str, Tensor]:
-    """Rows whose first tokens are the same."""
-    batch = padded(LENGTHS, types=False, pad=0)
-    batch["input_ids"][:, :shared] = batch["input_ids"][:1, :shared]
-    return batch
-
-
-@pytest.mark.parametrize("shared", [0, 2])
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_and_gradients_are_those_of_the_architecture(kind: str, shared: int) -> None:
+def test_scores_and_gradients_are_those_of_the_architecture(kind: str) -> None:
     network, exact = flat_network(kind)
-    assert reads_flat(network) and can_share(network)
-    check_flat(network, alike(shared), exact, shared)
-
-
-def test_dropout_in_training_shares_nothing() -> None:
-    network, _ = flat_network("qwen3")
-    assert can_share(network.train())
-    network.config.attention_dropout = 0.1
-    assert not can_share(network) and can_share(network.eval())
-
-
-def test_gradients_of_shared_texts_are_summed_in_float32() -> None:
-    """In bf16 256 + 1 is 256."""
-    states = torch.zeros(2, 1, 1, dtype=torch.bfloat16, requires_grad=True)
-    picked = flat_attention._Picked.apply(states, torch.tensor([0, *[1] * 300]))
-    (gradient,) = torch.autograd.grad(picked.sum(), states)
-    assert gradient.flatten().tolist() == [1, 300]
+    assert reads_flat(network)
+    check_flat(network, padded(LENGTHS, types=False, pad=0), exact)

@@ -32,7 +32,7 @@ from rerank.models.text.network import (
     read_tokenizer,
     reads_padding,
 )
-from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows
+from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows, with_instructions
 from rerank.models.text.start import DEPTH, Start, last_layer, start_at_zero
 from rerank.models.weights import align, find_model
 from rerank.progress import log
@@ -292,13 +292,14 @@ class CrossEncoder(Scorer, ModelHubMixin):
     ) -> Inputs:
         """Prepare the inputs of candidates, pairs of token ids; each query may have an instruction."""
         templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
-        each = [templates[text] if text else self.template for text in instructions] if templates else None
+        template = self.template
+        if templates:
+            tokens, template = with_instructions(tokens, [templates.get(text or "", template) for text in instructions])
         return PairInputs(
             tokens,
             query,
             document,
-            self.template,
-            each,
+            template,
             network=self.network if reads_flat(self.network) else None,
             capacity=None if self.long == "truncate" else self.room - self.query_length,
             first_stage=first_stage,

@@ -8,7 +8,7 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rerank.errors import UserError
-from rerank.kernels.flat import SEQUENCES, can_share, lay, on_cpu
+from rerank.kernels.flat import SEQUENCES, lay, on_cpu
 from rerank.kernels.flat_attention import SEEN, having
 from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
@@ -26,9 +26,6 @@ from rerank.storage.arrow import Array, Ragged, ranges
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-SHARED = 1 / 8
-"""Share of a chunk's tokens from which on it pays to have a common beginning once; attention is slower then."""
 
 Long = Literal["truncate", "max", "cls_mean"]
 """Reading of a long document: cut at the model's positions; scored by its best chunk; scored from the mean of its
@@ -81,30 +78,24 @@ class PairTemplate:
     def special(self) -> int:
         return len(self.prefix) + len(self.middle) + len(self.suffix)
 
-    def end_to_end(
-        self, queries: Array, documents: Array, lengths: Array, each: Sequence[PairTemplate] | None = None
-    ) -> tuple[Array, Array | None]:
+    def end_to_end(self, queries: Array, documents: Array, lengths: Array) -> tuple[Array, Array | None]:
         """Return the ids of pairs without padding, ``[T]`` int64, and their token types if the model has them.
 
         Args:
             queries: ids of the queries, end to end.
             documents: ids of the documents, end to end.
             lengths: of query and document, ``[n, 2]``.
-            each: the template of each pair; None for this one.
         """
         sizes = np.empty((len(lengths), 5), dtype=np.int64)
         query, document = (3, 1) if self.document_first else (1, 3)
         sizes[:, [query, document]] = lengths
-        for part, name in ((0, "prefix"), (2, "middle"), (4, "suffix")):
-            sizes[:, part] = [len(getattr(template, name)) for template in each or (self,)]
+        special = {0: self.prefix, 2: self.middle, 4: self.suffix}
+        for part, tokens in special.items():
+            sizes[:, part] = len(tokens)
         ends = sizes.cumsum().reshape(sizes.shape)
         starts, ids = ends - sizes, np.empty(sizes.sum(), dtype=np.int64)
-        for part, name in ((0, "prefix"), (2, "middle"), (4, "suffix")):
-            if each is None:
-                ids[starts[:, part, None] + np.arange(sizes[0, part])] = getattr(self, name)
-            else:
-                special = np.concatenate([getattr(template, name) for template in each])
-                ids[ranges(starts[:, part], sizes[:, part])] = special
+        for part, tokens in special.items():
+            ids[starts[:, part, None] + np.arange(len(tokens))] = tokens
         ids[ranges(starts[:, query], sizes[:, query])] = queries
         ids[ranges(starts[:, document], sizes[:, document])] = documents
         return ids, None if self.types is None else np.repeat(np.tile(self.types, len(sizes)), sizes.ravel())
@@ -126,6 +117,21 @@ class PairTemplate:
         return self.padded(ids, types, lengths.sum(1) + self.special)
 
 
+def with_instructions(tokens: Tokens, templates: Sequence[PairTemplate]) -> tuple[Tokens, PairTemplate]:
+    """Take the tokens around each query into the query, so that queries with different instructions share a template.
+
+    Raises:
+        UserError: an instruction behind the document.
+    """
+    first = templates[0]
+    if first.document_first or any(one.suffix.tolist() != first.suffix.tolist() for one in templates):
+        raise UserError("instruction: the model's template has it behind the document; leave instructions out")
+    queries = [np.concatenate([one.prefix, tokens.queries[i], one.middle]) for i, one in enumerate(templates)]
+    nothing = np.zeros(0, dtype=np.int64)
+    own = replace(tokens, queries=Tokens.of(queries, []).queries)
+    return own, replace(first, prefix=nothing, middle=nothing)
+
+
 class PairInputs(Inputs):
     """Queries and documents as token ids without special tokens; each pair has a row for each chunk of its document.
 
@@ -134,7 +140,6 @@ class PairInputs(Inputs):
         query: the query of each row of candidates.
         document: the document of each row of candidates.
         template: the special tokens around a pair.
-        of_queries: the template of each query; None if all have the same.
         network: the network, if it reads rows without padding.
         capacity: tokens of a chunk at most; None for documents in one piece.
         first_stage: function from rows to their first-stage scores, ``[n, C]`` float32.
@@ -146,15 +151,13 @@ class PairInputs(Inputs):
         query: Array,
         document: Array,
         template: PairTemplate,
-        of_queries: Sequence[PairTemplate] | None = None,
         *,
         network: Any = None,
         capacity: int | None = None,
         first_stage: Callable[[Array], Array] | None = None,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
-        self.of_queries, self.network, self.first_stage = of_queries, network, first_stage
-        self.special = np.array([one.special for one in of_queries or ()])
+        self.network, self.first_stage = network, first_stage
         self.query_lengths, self.document_lengths = tokens.query_lengths, tokens.document_lengths
         self.query, self.document = query, document
         self.counts = np.maximum(1, -(-self.document_lengths // (capacity or 1 << 62)))
@@ -164,14 +167,8 @@ class PairInputs(Inputs):
     def lengths(self, rows: Array) -> Array:
         """Count the tokens of all rows of every pair, query and special ones in each."""
         document = self.document[rows]
-        beside = self.query_lengths[self.query[rows]] + self._special(self.query[rows])
+        beside = self.query_lengths[self.query[rows]] + self.template.special
         return self.document_lengths[document] + self.counts[document] * beside
-
-    def _special(self, query: Array) -> Any:
-        return self.template.special if self.of_queries is None else self.special[query]
-
-    def _each(self, query: Array) -> list[PairTemplate] | None:
-        return None if self.of_queries is None else [self.of_queries[number] for number in query.tolist()]
 
     def chunks(self, rows: Array, starts: Array, budget: int) -> list[Array]:
         """Cut chunks: as full as they can be where a GPU waits for launches; of similar lengths on a CPU."""
@@ -179,14 +176,12 @@ class PairInputs(Inputs):
         return cut(self.lengths(rows), budget)
 
     def representatives(self, rows: Array) -> Array:
-        parts: list[Any] = [_numbered(self.documents, self.document[rows])]
-        if self.of_queries is not None:  # equal queries may have different instructions
-            parts.append([id(self.of_queries[number]) for number in self.query[rows].tolist()])
+        parts = [_numbered(self.documents, self.document[rows])]
         if self.first_stage is not None:
-            parts += list(self.first_stage(rows).T)
+            parts += [np.unique(values, return_inverse=True)[1] for values in self.first_stage(rows).T]
         pair = _numbered(self.queries, self.query[rows])
         for part in parts:
-            pair = np.unique(pair * len(rows) + np.unique(part, return_inverse=True)[1], return_inverse=True)[1]
+            pair = np.unique(pair * len(rows) + part, return_inverse=True)[1]
         return np.unique(pair, return_index=True)[1][pair]
 
     def collate(self, rows: Array, starts: Array) -> dict[str, Any]:
@@ -196,9 +191,9 @@ class PairInputs(Inputs):
         query, sizes = np.repeat(self.query[rows], counts), np.repeat(self.sizes[document], counts)
         place = ranges(np.zeros_like(counts), counts)
         texts = np.minimum(sizes, np.repeat(whole, counts) - place * sizes)
-        lengths, each = np.stack([self.query_lengths[query], texts], axis=1), self._each(query)
-        joined, types = self.template.end_to_end(self.queries.take(query), ids, lengths, each)
-        totals = lengths.sum(1) + self._special(query)
+        lengths = np.stack([self.query_lengths[query], texts], axis=1)
+        joined, types = self.template.end_to_end(self.queries.take(query), ids, lengths)
+        totals = lengths.sum(1) + self.template.special
         if self.network is None:
             batch: dict[str, Any] = self.template.padded(joined, types, totals)
         else:
@@ -206,24 +201,12 @@ class PairInputs(Inputs):
             if types is not None:
                 tokens["token_type_ids"] = torch.from_numpy(types)
             places = torch.from_numpy(ranges(np.zeros_like(totals), totals))
-            shared = self._shared(query, lengths) if can_share(self.network) else 0
-            batch = lay(tokens, places, torch.from_numpy(totals), self.network, shared)
+            batch = lay(tokens, places, torch.from_numpy(totals), self.network)
         if self.has_chunks:
             batch[CHUNKS] = torch.from_numpy(counts)
         if self.first_stage is not None:
             batch[FIRST_STAGE] = torch.from_numpy(self.first_stage(rows))
         return batch
-
-    def _shared(self, query: Array, lengths: Array) -> int:
-        """Return the number of tokens that all rows begin with, if sharing pays; each keeps a token of its own."""
-        templates = self._each(query) or [self.template]
-        if any(template is not templates[0] for template in templates):
-            return 0
-        totals, same = lengths.sum(1) + templates[0].special, len(templates[0].prefix)
-        if (query == query[0]).all() and not self.template.document_first:
-            same += int(lengths[0, 0]) + len(templates[0].middle)
-        same = min(same, int(totals.min()) - 1)
-        return same if same * (len(query) - 1) >= SHARED * totals.sum() else 0
 
 
 def _numbered(texts: Ragged, chosen: Array) -> Array:
