@@ -24,23 +24,15 @@ def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
 
     Hashes are hexadecimal, so the entries of several models can be concatenated.
     """
-    earlier = None if initial is None else _known(initial)
-    hashes = [query_hashes(lists), *([] if earlier is None else [earlier])]
+    earlier = "" if initial is None else read_contract(Path(initial)).get(TRAINED_ON, "")
+    hashes = [query_hashes(lists), np.frombuffer(bytes.fromhex(earlier), "<u8")]
     return {TRAINED_ON: np.unique(np.concatenate(hashes)).tobytes().hex()}
 
 
-def _known(model: str | Path) -> Array | None:
-    """Read the hashes of the queries that a model was trained on; None if it does not record them."""
-    known = read_contract(Path(model)).get(TRAINED_ON)
-    return None if known is None else np.frombuffer(bytes.fromhex(known), "<u8")
-
-
-def shared_queries(lists: Lists, model: str | Path) -> list[str] | None:
-    """List the ids of queries that a model was trained on; None if the model does not record them."""
-    hashes = _known(model)
-    if hashes is None:
-        return None
-    shared = np.isin(query_hashes(lists), hashes)
+def shared_queries(lists: Lists, model: str | Path) -> list[str]:
+    """List the ids of queries that a model was trained on; none if the model does not record them."""
+    known = np.frombuffer(bytes.fromhex(read_contract(Path(model)).get(TRAINED_ON, "")), "<u8")
+    shared = np.isin(query_hashes(lists), known)
     return [id for id, both in zip(lists.query_ids, shared.tolist(), strict=True) if both]
 
 

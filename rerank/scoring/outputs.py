@@ -17,8 +17,7 @@ from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines
 from rerank.models.weights import find_model
 from rerank.scoring.in_sample import check_out_of_sample
-from rerank.scoring.shared import check_scoring, placed, score_shared
-from rerank.scoring.together import group, together
+from rerank.scoring.shared import check_scoring, join, placed, score_shared, together
 from rerank.storage.locks import exclusive_lock
 
 
@@ -42,22 +41,23 @@ def add_model(
     lists = Lists.of(store).with_added()
     if not in_sample:
         check_out_of_sample(lists, model)
-    with group() as main:
+    state = join()
+    with together():
+        scorer = load_model(model, interpolate, instruction)
+        check_scoring(scorer, precision, budget)
+        precision = placed(scorer, precision)
+        files = Path(model) if Path(model).is_dir() else find_model(str(model))
+        made = {"model": run_name(model), "sha256": hash_model(files, interpolate), "precision": precision}
+        made |= {"instruction": instruction} if instruction else {}
+        done = is_there(store, name, made)
+    if not done:
+        values = np.empty(len(store.document), dtype=np.float32)
+        values[lists.row_numbers] = score_shared(
+            scorer, lists, precision=precision, budget=budget, progress=f"column {name}"
+        )
         with together():
-            scorer = load_model(model, interpolate, instruction)
-            check_scoring(scorer, precision, budget)
-            precision = placed(scorer, precision)
-            made = {"model": run_name(model), "sha256": model_hash(model, interpolate), "precision": precision}
-            made |= {"instruction": instruction} if instruction else {}
-            done = is_there(store, name, made)
-        if not done:
-            values = np.empty(len(store.document), dtype=np.float32)
-            values[lists.row_numbers] = score_shared(
-                scorer, lists, precision=precision, budget=budget, progress=f"column {name}"
-            )
-            with together():
-                if main:
-                    store.add_column(name, values, made=made)
+            if state.is_main_process:
+                store.add_column(name, values, made=made)
     log_coverage(store, name, done)
 
 
@@ -69,11 +69,6 @@ def run_name(model: str | Path) -> str:
     """
     path = Path(model)
     return as_name(path.absolute().parent.name if path.name == "best" else path.name)
-
-
-def model_hash(model: str | Path, interpolate: bool = True) -> str:
-    """Hash everything that decides the scores of a model, with its interpolation weights by default."""
-    return hash_model(Path(model) if Path(model).is_dir() else find_model(str(model)), interpolate)
 
 
 def cosine_name(model: str | Path) -> str:

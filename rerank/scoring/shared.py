@@ -1,11 +1,19 @@
-"""Score lists with a trained model; the processes of a launcher share the work."""
+"""Score lists with a trained model; the processes of a launcher share the work, and end together."""
 
 from __future__ import annotations
+
+import atexit
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch.distributed as dist
 
-from rerank.errors import UserError
+from rerank import stops
+from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
@@ -14,8 +22,57 @@ from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.scorer import Scorer, score_whole
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.boosting import Trees
-from rerank.scoring.together import PATIENCE, together
+from rerank.stops import Stopped
 from rerank.storage.arrow import Array
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
+PATIENCE = timedelta(days=7)
+"""Time that a process waits for the others: their shares of millions of lists may take hours longer."""
+
+
+def join() -> PartialState:
+    """Join the processes that a launcher started, here or on other machines; each has a device."""
+    from accelerate import PartialState
+
+    return PartialState(cpu=on_cpu(), timeout=PATIENCE)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Run a block in every process; if one of them fails, all raise at the end of the block, with the same line.
+
+    Within the block, processes must not communicate.
+
+    Raises:
+        Stopped: a signal came to one of them, and none failed.
+    """
+    error: BaseException | None = None
+    try:
+        yield
+    except (Exception, Stopped) as raised:
+        error = raised
+    known = error is None or isinstance(error, UserError | Stopped)
+    if dist.is_available() and dist.is_initialized():
+        who = "" if known else f"process {dist.get_rank()}: {type(error).__name__}: "
+        mine = None if error is None else (isinstance(error, Stopped), who + one_line(error))
+        failures = [mine] * dist.get_world_size()
+        dist.all_gather_object(failures, mine)
+        lines = [line for stopped, line in filter(None, failures) if not stopped]
+        if lines and known:
+            raise UserError(lines[0]) from error
+        if any(failures) and known:
+            raise Stopped(stops.asked() or signal.SIGTERM)
+    if error is not None:
+        raise error
+
+
+@atexit.register
+def leave() -> None:
+    """End the group with the process, not with a task: Accelerate makes none anew, so the next task needs it."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def score_shared(
@@ -44,8 +101,8 @@ def score_shared(
     if isinstance(model, Interpolated):
         model.check(lists)
     precision, scorer = placed(model, precision), inner_model(model)
-    several = dist.is_available() and dist.is_initialized()
-    process, processes = (dist.get_rank(), dist.get_world_size()) if several else (0, 1)
+    state = join()
+    process, processes = state.process_index, state.num_processes
     with together():
         if inputs is None and isinstance(scorer, CrossEncoder):
             inputs = scorer.inputs(lists)  # tokenised once, for all processes
@@ -103,8 +160,6 @@ def placed(model: Model | None, precision: Precision) -> Precision:
     model = inner_model(model)
     if not isinstance(model, Scorer):  # trees, or columns alone
         return "fp32"
-    from accelerate import PartialState
-
-    state = PartialState(cpu=on_cpu(), timeout=PATIENCE)
-    model.to(state.device)
-    return resolve(precision, state.device, model.bf16)[0]
+    device = join().device
+    model.to(device)
+    return resolve(precision, device, model.bf16)[0]

@@ -64,8 +64,7 @@ def rerank_lists(
     from rerank.models.load import load_model
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.runs import as_run
-    from rerank.scoring.shared import check_scoring, score_shared
-    from rerank.scoring.together import group, together
+    from rerank.scoring.shared import check_scoring, join, score_shared, together
 
     given = {"depth": depth, "precision": precision, "token_budget": token_budget}
     check_arguments(rerank_lists, given)
@@ -77,17 +76,17 @@ def rerank_lists(
     columns = () if isinstance(model, Model) else read_contract(Path(model)).get("columns", ())
     opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, columns)
     chosen = opened.to_rerank(depth)
-    with group() as main:
-        with together():
-            scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)
-            network = inner_model(scorer)
-            if isinstance(network, FeatureNetwork) and not network.names:
-                raise UserError(f"model: {network.untrained()}; train it first")
-            scorer.check_trained()
-            check_scoring(scorer, precision, token_budget)
-        scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
+    state = join()
+    with together():
+        scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)
+        network = inner_model(scorer)
+        if isinstance(network, FeatureNetwork) and not network.names:
+            raise UserError(f"model: {network.untrained()}; train it first")
+        scorer.check_trained()
+        check_scoring(scorer, precision, token_budget)
+    scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
     run = chosen.run(scores)
     judged = {query: grades for query, grades in (chosen.qrels or {}).items() if grades}
-    if main and judged and (order := chosen.store.order) is not None:
+    if state.is_main_process and judged and (order := chosen.store.order) is not None:
         log.info("%s", run_difference(run, chosen.run(order), judged, "nDCG@10", f"first stage {order}"))
     return as_run(run)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rerank import stops
 from rerank.errors import UserError
@@ -20,7 +19,7 @@ from rerank.progress import log
 from rerank.scoring.shared import deal
 from rerank.storage.arrow import Array
 from rerank.training.batches import ListSample
-from rerank.training.forward import UNLIMITED, ChunkedForward, Mode, RngSnapshot, backpropagate
+from rerank.training.forward import UNLIMITED, ChunkedForward, RngSnapshot, backpropagate
 from rerank.training.targets import ActiveTerm, MicroBatchLoss, Targets
 
 if TYPE_CHECKING:
@@ -49,26 +48,6 @@ class MemoryLimits:
     full_tokens: int = UNLIMITED
 
 
-class Passes(NamedTuple):
-    """Gradient mode and number of forward passes of a micro-batch."""
-
-    mode: Mode
-    chunks: int
-
-
-def common_passes(plans: Sequence[Sequence[Passes]]) -> list[Passes]:
-    """Merge the plans of all processes into one that each can follow, with empty passes where it has fewer.
-
-    >>> common_passes([[Passes("full", 2)], [Passes("full", 1), Passes("cached", 3)]])
-    [Passes(mode='full', chunks=2), Passes(mode='cached', chunks=3)]
-    """
-    merged = []
-    for micro_batch in zip_longest(*plans, fillvalue=Passes("full", 1)):
-        mode: Mode = "cached" if any(passes.mode == "cached" for passes in micro_batch) else "full"
-        merged.append(Passes(mode, max(passes.chunks for passes in micro_batch)))
-    return merged
-
-
 class GradientAccumulator:
     r"""Accumulate the gradient of a loss, or of a weighted sum of losses, over a batch of lists.
 
@@ -84,8 +63,8 @@ class GradientAccumulator:
         targets: the terms of the loss, and their targets.
         micro_batch_size: lists whose loss is computed at once. None for as many as fit the token budget, at least one,
             if their graph is kept, else all.
-        gradient: how the gradient of a micro-batch is computed (:func:`~rerank.training.forward.backpropagate`);
-            ``auto`` is full up to ``limits.full_tokens``, else cached.
+        gradient: whether the gradient of a micro-batch is cached (:func:`~rerank.training.forward.backpropagate`);
+            ``auto`` caches above ``limits.full_tokens``.
     """
 
     def __init__(
@@ -96,7 +75,7 @@ class GradientAccumulator:
         targets: Targets,
         limits: MemoryLimits,
         micro_batch_size: int | None = None,
-        gradient: Mode | Literal["auto"] = "auto",
+        gradient: Literal["auto", "full", "cached"] = "auto",
     ) -> None:
         self.accelerator, self.model, self.inputs, self.targets = accelerator, model, inputs, targets
         self.lists, self.limits = targets.lists, limits
@@ -147,29 +126,26 @@ class GradientAccumulator:
     def _backpropagate_all(self, lists: list[ListSample], terms: list[ActiveTerm]) -> list[MicroBatchLoss]:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
         batches = self._micro_batches(self._share(lists))
-        forwards = [self._forward(samples) for samples, _ in batches]
-        passes = [
-            Passes(self._mode(tokens), len(forward.chunks))
-            for (_, tokens), forward in zip(batches, forwards, strict=True)
-        ]
-        if self.accelerator.is_fsdp2:  # weights are gathered in every pass
-            plans = [passes] * self.accelerator.num_processes
-            torch.distributed.all_gather_object(plans, passes)
-            passes = common_passes(plans)
-        passes = passes or [Passes("full", 1)]  # the others wait for the gradient
-        losses: list[MicroBatchLoss] = []
-        for number, (mode, chunks) in enumerate(passes):
-            last = number == len(passes) - 1
-            if number < len(batches):
-                forward = forwards[number]
+        losses = [MicroBatchLoss(samples, terms, self.targets, self.accelerator.device) for samples, _ in batches]
+        passes = [(self._forward(samples), self._cached(tokens)) for samples, tokens in batches]
+        plan = [(cached, len(forward.chunks)) for forward, cached in passes] or [(False, 1)]  # others wait for it
+        if self.accelerator.is_fsdp2:  # weights are gathered in every pass, so each process makes as many
+            plans = [plan] * self.accelerator.num_processes
+            torch.distributed.all_gather_object(plans, plan)
+            common = zip_longest(*plans, fillvalue=(False, 1))
+            plan = [(any(cached), max(chunks)) for cached, chunks in (zip(*of, strict=True) for of in common)]
+        for number, (cached, chunks) in enumerate(plan):
+            last = number == len(plan) - 1
+            if number < len(passes):
+                forward, loss = passes[number][0], losses[number]
                 forward.pad(chunks)
-                losses.append(MicroBatchLoss(batches[number][0], terms, self.targets, self.accelerator.device))
-                backpropagate(mode, forward, losses[-1], last)
-            else:
-                forward = self._forward(_filler(lists))
+                backpropagate(cached, forward, loss, last)
+            else:  # passes of weight zero, over two documents
+                longest = max(lists, key=lambda sample: len(sample.rows))
+                forward = self._forward([ListSample(longest.query, longest.rows[:2], longest.seed)])
                 del forward.chunks[1:]
                 forward.pad(chunks)
-                backpropagate(mode, forward, _zero, last)
+                backpropagate(cached, forward, lambda scores: scores.sum() * 0.0, last)
         return losses
 
     def _forward(self, samples: list[ListSample]) -> ChunkedForward:
@@ -200,10 +176,8 @@ class GradientAccumulator:
         starts, offsets = self.lists.starts, self.lists.offsets
         return np.concatenate([sample.rows + (starts[sample.query] - offsets[sample.query]) for sample in lists])
 
-    def _mode(self, tokens: int) -> Mode:
-        if self.gradient == "auto":
-            return "full" if tokens <= self.limits.full_tokens else "cached"
-        return self.gradient
+    def _cached(self, tokens: int) -> bool:
+        return tokens > self.limits.full_tokens if self.gradient == "auto" else self.gradient == "cached"
 
     def _back_off(self, lists: list[ListSample], step: int) -> None:
         """Halve the limits of one process; several processes stop."""
@@ -234,16 +208,6 @@ def not_finite(what: str, step: int, precision: str) -> UserError:
     """Describe a number that is not finite, and the way out."""
     other = "" if precision == "no" else ", or set precision to fp32"
     return UserError(f"{what} is not finite at step {step}; lower optimization.encoder_lr and head_lr{other}")
-
-
-def _filler(lists: list[ListSample]) -> list[ListSample]:
-    """Take two documents of a batch for passes of weight zero."""
-    longest = max(lists, key=lambda sample: len(sample.rows))
-    return [ListSample(longest.query, longest.rows[:2], longest.seed)]
-
-
-def _zero(scores: Tensor) -> Tensor:
-    return scores.sum() * 0.0
 
 
 def _starts(lists: list[ListSample]) -> Array:

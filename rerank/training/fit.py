@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 from rerank.errors import UserError
 from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
-from rerank.models.contract import INTERPOLATION, read_contract
-from rerank.models.interpolated import Interpolated
 from rerank.models.vectors.boosting import Trees
 from rerank.progress import is_main, log, log_file
 from rerank.storage.locks import exclusive_lock
@@ -75,14 +73,8 @@ class Training:
 
     @cached_property
     def model(self) -> Model:
-        """The best model by itself, loaded on first use."""
+        """The best model by itself, loaded on first use; ``rerank.load(folder / "best")`` interpolates it."""
         return type(self.settings.model).load(self.folder / "best")
-
-    @property
-    def ranker(self) -> Model:
-        """The ranker in ``best/``: the model, interpolated with the first stage if validation gave that a weight."""
-        weights = read_contract(self.folder / "best").get(INTERPOLATION)
-        return self.model if weights is None else Interpolated(self.model, **weights)
 
 
 def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None) -> Training:

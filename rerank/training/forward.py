@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,8 +19,6 @@ from rerank.storage.arrow import Array, list_numbers, starts_of
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-
-Mode = Literal["full", "cached"]
 
 PROBE_TOKENS = 2048
 """Tokens of the forward pass that is measured."""
@@ -117,42 +115,33 @@ class ChunkedForward:
         return nullcontext() if when else self.accelerator.no_sync(self.model)
 
 
-def backpropagate(mode: Mode, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
+def backpropagate(cached: bool, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
     r"""Add the gradient of ``loss(scores)`` to the parameters of the model.
 
     With scores :math:`s(\theta) \in R^N` the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
-    \nabla_\theta s_i`: the loss needs all scores, but the rest needs the graph of one chunk at a time. Both modes
+    \nabla_\theta s_i`: the loss needs all scores, but the rest needs the graph of one chunk at a time. Both ways
     compute this sum, with the same random numbers.
 
     Args:
-        mode: ``full`` keeps the graph of every chunk. ``cached`` scores all chunks without a graph, takes the gradient
-            of the loss on the scores, then scores each chunk again and backpropagates its share (Gao et al. 2021).
+        cached: score all chunks without a graph, take the gradient of the loss on the scores, then score each chunk
+            again and backpropagate its share (Gao et al. 2021); by default the graph of every chunk is kept.
         forward: candidates of the micro-batch.
         loss: a scalar of scores ``[N]`` in the order of the candidates.
         last: whether processes exchange gradients in the last backward pass.
     """
-    if mode == "full" or len(forward.chunks) == 1:
-        _full(forward, loss, last)
-    else:
-        _cached(forward, loss, last)
-
-
-def _full(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
     *others, final = forward.chunks
-    with forward.accelerator.autocast():  # one block for all chunks: weights are cast once
-        with forward.sync(False):
-            parts = [forward.score(chunk) for chunk in others]
+    if not cached or not others:
+        with forward.accelerator.autocast():  # one block for all chunks: weights are cast once
+            with forward.sync(False):
+                parts = [forward.score(chunk) for chunk in others]
+            with forward.sync(last):
+                parts.append(forward.score(final))
         with forward.sync(last):
-            parts.append(forward.score(final))
-    with forward.sync(last):
-        value = loss(forward.in_order(parts))
-        for part in parts[: forward.empty]:
-            value = value + 0.0 * part.sum()
-        forward.accelerator.backward(value)
-
-
-def _cached(forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
-    *others, final = forward.chunks
+            value = loss(forward.in_order(parts))
+            for part in parts[: forward.empty]:
+                value = value + 0.0 * part.sum()
+            forward.accelerator.backward(value)
+        return
     parts, states = [], []
     with forward.sync(False):
         with torch.no_grad(), forward.accelerator.autocast():

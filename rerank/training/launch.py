@@ -13,7 +13,7 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
-from rerank.scoring.together import PATIENCE
+from rerank.scoring.shared import PATIENCE
 from rerank.training.accumulate import MemoryLimits
 
 if TYPE_CHECKING:

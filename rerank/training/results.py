@@ -145,7 +145,8 @@ class Measurer:
         self.monitor = str(parse_measure(config.monitor, "monitor"))
         measures = f"{config.monitor} {config.measures}"
         self._evaluators = {split: Evaluator(lists.qrels or {}, measures) for split, lists in self.lists.items()}
-        self._first: dict[str, PerQuery] = {}
+        orders = {split: lists.store.order for split, lists in self.lists.items()}
+        self._first = {split: self.table(split, order) for split, order in orders.items() if order is not None}
 
     @property
     def first_stage(self) -> str | None:
@@ -153,28 +154,18 @@ class Measurer:
         orders = {lists.store.order for lists in self.lists.values()}
         return orders.pop() if len(orders) == 1 else None
 
-    def table(self, split: str, scores: Array) -> PerQuery:
-        """Evaluate scores of all candidates."""
+    def table(self, split: str, scores: Array | str) -> PerQuery:
+        """Evaluate scores of all candidates, or a column of them."""
         return self._evaluators[split](self.lists[split].run(scores), split)
-
-    def of_first_stage(self, split: str) -> PerQuery | None:
-        """Evaluate the first stage's order; None if nothing ordered the lists."""
-        lists = self.lists[split]
-        if lists.store.order is None:
-            return None
-        if split not in self._first:  # ties as trec_eval breaks them
-            self._first[split] = self._evaluators[split](lists.run(lists.store.order), split)
-        return self._first[split]
 
     def __call__(self, split: str, scores: Array) -> Measured:
         """Measure a ranking next to the first stage."""
-        table, first = self.table(split, scores), self.of_first_stage(split)
-        queries = len(self.lists[split].qrels or {})
+        table, first = self.table(split, scores), self._first.get(split)
         if first is None:
-            return Measured(table.mean, queries)
+            return Measured(table.mean, len(table.queries))
         names, ours, theirs = ("model", "first stage"), table[self.monitor][None], first[self.monitor][None]
         found = compare_values(names, self.monitor, ours, theirs)
-        return Measured(table.mean, queries, found.difference if found.queries else None, found.interval)
+        return Measured(table.mean, len(table.queries), found.difference if found.queries else None, found.interval)
 
     def worth(self, mean: Mapping[str, float], scores: Array) -> float:
         """Return the number that chooses an epoch, from the validation measures or scores; more is better."""
@@ -198,20 +189,19 @@ class Measurer:
             The results, and the model interpolated with the first stage, if validation gave that a weight and the model
             does not read the first stage itself.
         """
-        found: dict[str, dict[str, Measured]] = {}
-        for split, lists in self.lists.items():
-            found[split] = {"model": self(split, scores[split])}
-            if split in start:
-                found[split]["start"] = start[split]
-            if (first := self.of_first_stage(split)) is not None:
-                found[split]["first_stage"] = Measured(first.mean, len(lists.qrels or {}))
-        if (
-            "validation" in found
-            and found["validation"]["model"].mean[self.monitor] == 0
-            and not self.config.select_epoch_by
-        ):
-            log.warning("validation %s is 0 at its best, so it chose no model; has it grades to count?", self.monitor)
-        weight, ranker = self._interpolate(model, scores)
+        found = {split: {"model": self(split, scores[split])} for split in self.lists}
+        for split, table in self._first.items():
+            found[split]["first_stage"] = Measured(table.mean, len(table.queries))
+        for split, measured in start.items():
+            found[split]["start"] = measured
+        validation, weight, ranker = self.lists.get("validation"), None, None
+        if validation is not None:
+            if found["validation"]["model"].mean[self.monitor] == 0 and not self.config.select_epoch_by:
+                log.warning("validation %s is 0 at its best, so it chose no model; has it grades?", self.monitor)
+            if (order := validation.store.order) is not None:
+                run = validation.run(scores["validation"])
+                weight = tune_weight(run, validation.run(), validation.qrels or {}, self.config.monitor)
+                ranker = Interpolated(model, {order: weight}, 1 - weight) if weight else None
         if ranker is not None:
             for split, lists in self.lists.items():
                 if set(ranker.weights) <= set(lists.store.column_names):
@@ -219,17 +209,8 @@ class Measurer:
             columns = [*model.columns, *getattr(model, "names", ())]
             read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
             ranker = ranker if read.isdisjoint(ranker.weights) else None
-        validation, test = found.get("validation", {}), found.get("test", {})
-        return Results(self.monitor, best_epoch, validation, test, self.first_stage, weight), ranker
-
-    def _interpolate(self, model: Model, scores: Mapping[str, Array]) -> tuple[float | None, Interpolated | None]:
-        """Tune the first stage's weight on validation."""
-        lists = self.lists.get("validation")
-        if lists is None or lists.store.order is None:
-            return None, None
-        run = lists.run(scores["validation"])
-        weight = tune_weight(run, lists.run(), lists.qrels or {}, self.config.monitor)
-        return weight, Interpolated(model, {lists.store.order: weight}, 1 - weight) if weight else None
+        rankings = found.get("validation", {}), found.get("test", {})
+        return Results(self.monitor, best_epoch, *rankings, self.first_stage, weight), ranker
 
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:

@@ -30,7 +30,7 @@ def test_demo_prints_its_table_resumes_and_answers(
     train, test = demo._lists(output)
     assert (len(train), len(test)) == (16, 8)
     lists, best = Lists.open(output / "lists"), output / "model" / "best"
-    assert set(shared_queries(lists, best) or []) == set(train.query_ids)
+    assert set(shared_queries(lists, best)) == set(train.query_ids)
     modules = [{name.split(".")[0] for name in part.query_ids} for part in (train, test)]
     assert not modules[0] & modules[1]
     assert set(read_run(output / "model" / "test.trec")) == set(test.query_ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -131,16 +130,6 @@ def test_add_raises_when_it_cannot_score(
     assert main(["add", "--lists", str(tmp_path / "lists"), *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(message, line), line
-
-
-def test_rerank_writes_to_a_pipe(cross_encoder: Path, tmp_path: Path) -> None:
-    lists = make_lists(tmp_path)
-    read, write = os.pipe()
-    words = ["rerank", "--model", str(cross_encoder), "--lists", str(tmp_path / "lists"), "--depth", "2"]
-    assert main([*words, "--output", f"/dev/fd/{write}"]) == 0
-    os.close(write)
-    with os.fdopen(read) as file:
-        assert len(file.readlines()) == lists.top(2).size
 
 
 @pytest.mark.slow

@@ -101,4 +101,4 @@ def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_pat
         found = trained(lists, model, tmp_path / name)
         assert found.results.first_stage_weight or name == "start"
         assert "interpolation" not in read_contract(found.folder / "best")
-        assert not isinstance(found.ranker, Interpolated)
+        assert not isinstance(rerank.load(found.folder / "best"), Interpolated)

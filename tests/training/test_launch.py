@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.lists.data import ListsData
 from rerank.losses import ListNet
 from rerank.models.vectors.mlp import MLP
-from rerank.scoring.together import group, together
+from rerank.scoring.shared import join, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.config import TrainConfig
@@ -96,7 +96,8 @@ def test_agree_takes_the_least_limits(tmp_path: Path) -> None:
 def meets_twice() -> None:
     """Form a group twice, like a script that trains twice."""
     for _ in range(2):
-        with group(), together():
+        join()
+        with together():
             assert torch.distributed.is_initialized()
 
 
