@@ -41,7 +41,7 @@ def lists(folder: str, measures: str | None = None) -> None:
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
-        measures: measures in the notation of ir-measures, the main one first; null takes nDCG@10, AP and recall.
+        measures: measures in the notation of ir-measures; null takes nDCG@10, AP and recall.
     """
     from rerank.lists.view import Lists
 

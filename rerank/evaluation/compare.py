@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -60,7 +59,7 @@ def compare_runs(
     """Read judgments and runs, score the runs and compare them: ``rerank evaluate``.
 
     :func:`rerank.evaluate` explains the arguments. The run of a file is named after the file, and after its folder too
-    if the file is called ``run`` or two have the same name. A baseline that is not among the runs is added.
+    if it is called ``run`` or the name is taken. A baseline that is not among the runs is added.
 
     Raises:
         UserError: invalid files or arguments.
@@ -164,16 +163,16 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
         return {str(name): form for name, form in runs.items()}
     if not isinstance(runs, Sequence) or not all(isinstance(run, str | Path) for run in runs):
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
-    stems = Counter(_stem(str(run)) for run in runs)
     named: dict[str, Any] = {}
-    for name, form in (_name_run(str(run), lists, stems) for run in runs):
+    for run in runs:
+        name, form = _name_run(str(run), lists, named)
         if name in named:
             raise UserError(f"{form}: there is a run called {name!r} already; write NAME={form}")
         named[name] = form
     return named
 
 
-def _name_run(word: str, lists: Lists | None, stems: Mapping[str, int]) -> tuple[str, str]:
+def _name_run(word: str, lists: Lists | None, taken: Mapping[str, Any]) -> tuple[str, str]:
     """Split ``NAME=PATH``, or name a column after itself and a file after its stem."""
     if lists is not None and _of_lists(word, lists):
         return word, word
@@ -185,7 +184,7 @@ def _name_run(word: str, lists: Lists | None, stems: Mapping[str, int]) -> tuple
         nor = f", nor a column{nearest(path, columns)}; there are {', '.join(columns)}" if columns else ""
         raise NotFoundError(f"{path}: no such run file{nor}")
     name = _stem(path)
-    if name == "run" or stems.get(name, 0) > 1:
+    if name == "run" or name in taken:
         name = f"{Path(path).absolute().parent.name}/{name}"
     return label or name, path
 
@@ -205,11 +204,10 @@ def _with_baseline(
         path = _label(form, name)
         if baseline in (name, path, f"{name}={path}"):
             return name, forms
-    column = lists is not None and _of_lists(baseline, lists)
-    if not column and "=" not in baseline and not Path(baseline).is_file():
-        known = [*forms, *(lists.store.column_names if lists is not None else [])]
-        raise UserError(f"baseline {baseline!r}: neither a file nor one of the runs{nearest(baseline, known)}")
-    ((name, form),) = named_forms([baseline], lists).items()
+    try:
+        name, form = _name_run(baseline, lists, forms)
+    except NotFoundError as error:
+        raise UserError(f"baseline: {error}{nearest(baseline, forms)}") from error
     if name in forms:
         raise UserError(f"baseline: there is a run called {name!r} already; write NAME={form}")
     return name, {name: form, **forms}

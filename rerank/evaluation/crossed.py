@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rerank.evaluation.significance import ROUNDING, differences
+from rerank.evaluation.significance import ROUNDING
 
 RESAMPLES = 10_000
 """Resamples of the bootstrap."""
@@ -44,9 +44,6 @@ class Crossed:
     p: float
     error: float
     freedom: float
-    seeds: int
-    queries: int
-    folds: int = 1
 
 
 def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -59,8 +56,9 @@ def paired(run: np.ndarray, baseline: np.ndarray, folds: np.ndarray | None = Non
         raise ValueError(f"seeds are paired: {len(run)} of one method, {len(baseline)} of the other")
     run, baseline = np.broadcast_arrays(run, baseline)
     known = ~np.isnan(run + baseline).any(axis=0)
-    kept = [differences(ours[known], theirs[known]) for ours, theirs in zip(run, baseline, strict=True)]
-    return np.stack(kept), (np.zeros(len(known), dtype=int) if folds is None else folds)[known]
+    difference = (run - baseline)[:, known]
+    difference = np.where(np.abs(difference) < ROUNDING, 0.0, difference)
+    return difference, (np.zeros(len(known), dtype=int) if folds is None else folds)[known]
 
 
 def standard_error(difference: np.ndarray, folds: np.ndarray | None = None) -> tuple[float, float]:
@@ -97,11 +95,6 @@ def _moves(difference: np.ndarray, folds: np.ndarray | None) -> np.ndarray:
     return shares * (np.concatenate(means) - difference.mean()) * np.sqrt(len(shares) / max(1, len(shares) - 1))
 
 
-def interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Compute the confidence interval of the mean of values ``[Q]`` over queries; NaN if nothing varies."""
-    return crossed_difference(values[None], level=level).interval
-
-
 def crossed_difference(
     difference: np.ndarray,
     folds: np.ndarray | None = None,
@@ -126,7 +119,7 @@ def crossed_difference(
     nan = float("nan")
     shares = _by_fold(difference, folds)[1] if queries else np.ones(1)
     mean = float(difference.mean()) if queries else nan
-    nothing = Crossed(mean, (nan, nan), nan, nan, nan, seeds, queries, len(shares))
+    nothing = Crossed(mean, (nan, nan), nan, nan, nan)
     if queries < 2:
         return nothing
     error, freedom = standard_error(difference, folds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -13,7 +13,6 @@ from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
-from rerank.html import shown
 from rerank.retrieval.runs import as_float32
 from rerank.storage.files import warn_once
 
@@ -64,9 +63,6 @@ class PerQuery:
 
         values = dict(zip(map(str, self.measures), self.values, strict=True))
         return pd.DataFrame({"query_id": list(self.queries), **values})
-
-    def _repr_html_(self) -> str:
-        return shown(repr(self), self.to_dataframe())
 
     @property
     def lacking(self) -> dict[str, int]:
@@ -180,28 +176,19 @@ def evaluate(
 
 
 def check_overlap(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:
-    """Raise a UserError if a run and qrels share no query, or no document of a query."""
-    common = [query for query in run if query in qrels]
-    if not common:
+    """Raise a UserError if no document of a run is judged for its query."""
+
+    def pairs(of: Run | Qrels) -> Iterator[tuple[str, str]]:
+        for query, ranking in of.items():
+            ids = ranking if isinstance(ranking, Mapping) else (document for document, _ in ranking)
+            yield from ((query, document) for document in ids)
+
+    if not any(document in qrels.get(query, ()) for query, document in pairs(run)):
+        ours, theirs = (" ".join(next(pairs(of), ["nothing"])) for of in (run, qrels))
         raise UserError(
-            f"{run_name}: none of its {len(run)} queries ({_example(run)}) is among the {len(qrels)} of {qrels_name} "
-            f"({_example(qrels)}); are they of the same collection?"
+            f"{run_name}: none of its documents ({ours}, ...) is judged in {qrels_name} ({theirs}, ...); are the ids "
+            "of queries and documents of the same collection?"
         )
-    if not any(document in qrels[query] for query in common for document in _ids(run[query])):
-        query = next((query for query in common if run[query]), common[0])
-        raise UserError(
-            f"{run_name}: none of its documents ({_example(_ids(run[query]))}) is judged in {qrels_name} "
-            f"({_example(qrels[query])}); are the document ids of the same collection?"
-        )
-
-
-def _example(ids: Iterable[str]) -> str:
-    first = next(iter(ids), None)
-    return "there is none" if first is None else f"such as {first!r}"
-
-
-def _ids(ranking: Ranking) -> Iterable[str]:
-    return ranking if isinstance(ranking, Mapping) else [document for document, _ in ranking]
 
 
 def _decreasing(ranking: Ranking, query: str, name: str) -> dict[str, float]:

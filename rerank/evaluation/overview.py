@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ir_measures import Judged, Measure, R
-from pandas import DataFrame, RangeIndex
+from ir_measures import Judged, Measure
+from pandas import DataFrame
 
 from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
 from rerank.evaluation.render import queries_sentence
@@ -22,9 +22,6 @@ ROWS = 65_536
 WIDE = 16
 """Columns with at least this many numbers hold features, which are not measured one by one."""
 
-DEPTHS = (10, 20, 50, 100, 200, 500, 1000)
-"""Depths of reranking, besides the depth of the lists."""
-
 BEST = "best possible"
 """Row of the candidates in the order of their grades."""
 
@@ -36,19 +33,18 @@ class Overview:
     Attributes:
         systems: a row per column of scores and one for the best possible order: ``candidates``, ``queries``, and the
             means of the measures, if there are judgments.
-        depths: a row per depth of reranking: ``recall`` and the main measure of the best possible order.
         best: values of the best possible order; None without judgments.
     """
 
     lists: Lists
     systems: DataFrame
-    depths: DataFrame
     best: PerQuery | None
 
     def __str__(self) -> str:
-        blocks = [_text(self.systems), *([_text(self.depths)] if len(self.depths) else [])]
+        forms = {"Judged@10": "{:.0%}".format, "queries": "{:.0f}".format, "candidates": "{:.0f}".format}
+        systems = self.systems.to_string(na_rep="-", float_format="{:.4f}".format, formatters=forms)
         notes = [line for sentence in self._notes() for line in textwrap.wrap(sentence, screen())]
-        return "\n".join([*self._sizes(), "", *(f"{block}\n" for block in blocks), *notes])
+        return "\n".join([*self._sizes(), "", systems, "", *notes])
 
     def _sizes(self) -> Iterator[str]:
         lists, store = self.lists, self.lists.store
@@ -79,32 +75,22 @@ def overview(lists: Lists, measures: str | None = None) -> Overview:
 
     Args:
         lists: the lists.
-        measures: measures, the main one first; by default nDCG@10, AP, and recall at 10, 100 and the lists' depth.
+        measures: measures; by default nDCG@10, AP, and recall at 10, 100 and the lists' depth.
     """
-    deepest = int(lists.lengths.max(initial=0))
-    chosen = parse_measures(measures or f"nDCG@10 AP R@10 R@100 R@{max(deepest, 1)}")
+    deepest = int(lists.lengths.max(initial=1))
+    chosen = [Judged @ 10, *parse_measures(measures or f"nDCG@10 AP R@10 R@100 R@{deepest}")]
     names = [name for column in lists.store.numbers_by_column().values() if len(column) < WIDE for name in column]
     rows = {}
     for name in tqdm(names, desc="systems", disable=None, delay=2):
         known = ~np.isnan(lists.column(name))
         queries = len(np.unique(np.repeat(np.arange(len(lists)), lists.lengths)[known]))
-        measured = _measured(lists, [Judged @ 10, *chosen], lambda some, name=name: name)  # type: ignore[misc]
+        measured = _measured(lists, chosen, lambda some, name=name: name)  # type: ignore[misc]
         counts = {"candidates": known.sum(), "queries": queries}
         rows[f"{name} (order)" if name == lists.store.order else name] = counts | (measured.mean if measured else {})
-    if best := _measured(lists, [Judged @ 10, *chosen], _by_grade):
+    if best := _measured(lists, chosen, lambda some: some.grades.astype(np.float32)):
         rows[BEST] = {"candidates": lists.size, "queries": np.count_nonzero(lists.lengths)} | best.mean
-    steps = DEPTHS if lists.store.order else ()  # without a first stage, no candidates come first
-    depths = []
-    for depth in [*(depth for depth in steps if depth < deepest), deepest] if best and deepest else []:
-        top = _measured(lists.top(depth), [R @ depth, chosen[0]], _by_grade)
-        depths.append([depth, *(top.mean.values() if top else ())])
     systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
-    reached = DataFrame(depths, columns=["reranking the top", "recall", f"best possible {chosen[0]}"])
-    return Overview(lists, systems, reached, best)
-
-
-def _by_grade(lists: Lists) -> Array:
-    return lists.grades.astype(np.float32)
+    return Overview(lists, systems, best)
 
 
 def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists], Array | str]) -> PerQuery | None:
@@ -114,10 +100,3 @@ def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists
         if judged := {query: grades for query, grades in (some.qrels or {}).items() if grades}:
             parts.append(Evaluator(judged, measures)(some.run(scores(some)), warn=False))
     return pool(parts) if parts else None
-
-
-def _text(frame: DataFrame) -> str:
-    forms = {"Judged@10": "{:.0%}".format, "queries": "{:.0f}".format, "candidates": "{:.0f}".format}
-    index = not isinstance(frame.index, RangeIndex)
-    text: str = frame.to_string(index=index, na_rep="-", float_format="{:.4f}".format, formatters=forms)
-    return text

@@ -117,7 +117,7 @@ def compare_values(
         found.mean,
         None if math.isnan(found.error) else found.interval,
         found.error,
-        found.queries,
+        difference.shape[1],
         cohens_d(over_seeds),
         wins_ties_losses(over_seeds),
         found.p if test == "bootstrap" else p_value(test, over_seeds),

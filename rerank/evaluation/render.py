@@ -13,10 +13,12 @@ import pandas as pd
 
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.paired import Comparison
-from rerank.evaluation.significance import Correction, Test
+from rerank.evaluation.significance import Correction
 from rerank.html import in_markdown
 
-MARKS: dict[Test, str] = {"bootstrap": "ᵇ", "t-test": "ᵗ", "wilcoxon": "ʷ", "randomisation": "ʳ"}
+MARK = "†"
+"""Mark of a significant difference from the baseline."""
+
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
 _NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
@@ -24,12 +26,12 @@ _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"±": r"$\pm$", "<": r"$<$", ">": r"$>$", "|": r"$|$"}
-    | {mark: f"$^{{\\mathrm{{{test[0]}}}}}$" for test, mark in MARKS.items()}
+    | {MARK: r"$^\dagger$"}
 )
 
 
 class TableCell(NamedTuple):
-    """Text of a cell; the best of a column is bold, and significant differences carry the marks of their tests."""
+    """Text of a cell; the best of a column is bold, and significant differences carry a mark."""
 
     text: str
     best: bool = False

@@ -1,6 +1,6 @@
 """Paired tests on per-query values, corrections for many comparisons, effect sizes and intervals.
 
-Every function takes differences (run minus baseline, one per query) from :func:`differences`.
+Every function takes differences (run minus baseline, one per query) from :func:`rerank.evaluation.crossed.paired`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,6 @@ ROUNDING = 1e-12
 
 ALPHA = 0.05
 """Significance level."""
-
-
-def differences(run: np.ndarray, baseline: np.ndarray) -> np.ndarray:
-    """Subtract over the queries that both have (NaN marks one left out); rounding errors become ties."""
-    if run.shape != baseline.shape:
-        raise ValueError(f"paired tests need values of the same queries, not {run.shape} and {baseline.shape}")
-    difference = run - baseline
-    difference = difference[~np.isnan(difference)]
-    return np.where(np.abs(difference) < ROUNDING, 0.0, difference)
 
 
 def paired_t(difference: np.ndarray) -> float:

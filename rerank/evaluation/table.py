@@ -13,7 +13,7 @@ from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.paired import Comparison
 from rerank.evaluation.render import (
     CORRECTED,
-    MARKS,
+    MARK,
     Section,
     TableCell,
     differences_section,
@@ -133,7 +133,7 @@ class Table:
         if self.compared:
             sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
             how = f"{CORRECTED[self.correction]} for {len(self.compared)} comparisons"
-            against = f"{MARKS[self.test]}: differs from {self.baseline}, p < {ALPHA}"
+            against = f"{MARK}: differs from {self.baseline}, p < {ALPHA}"
             sentences.append(f"{against} by the {TEST_NAMES[self.test]} ({how}).")
         return sentences
 
@@ -147,7 +147,7 @@ class Table:
                 value, found = mean[str(measure)], differences.get((name, str(measure)))
                 highest = max(other[str(measure)] for other in means.values())
                 best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - ROUNDING
-                marked = MARKS[self.test] if found and found.p_corrected < ALPHA else ""
+                marked = MARK if found and found.p_corrected < ALPHA else ""
                 summed = measure.NAME in COUNTS - {"Judged"}
                 row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
             rows.append(row)

@@ -59,7 +59,7 @@ def means(summary: Summary) -> Section:
             whole = [other.means[measure] for other in summary.rows.values() if other.seeds]
             ranked = len(summary.rows) > 1 and row.seeds and measure not in counts
             best = bool(ranked) and row.means[measure] >= max(whole) - ROUNDING
-            marked = render.MARKS[config.test] if (method, measure) in differ else ""
+            marked = render.MARK if (method, measure) in differ else ""
             cells.append(TableCell(_value(row, measure), best, marked))
         rows.append(cells)
     return Section("Test", ["method", *summary.measures], rows, caption(summary))
@@ -100,7 +100,7 @@ def caption(summary: Summary) -> list[str]:
     if chosen_by:
         sentences.append(f"Hyper-parameters chosen on validation by {', '.join(chosen_by)}.")
     if config.baseline and summary.compared:
-        mark, p = render.MARKS[config.test], f"p < {config.level:g} by the {TEST_NAMES[config.test]}"
+        mark, p = render.MARK, f"p < {config.level:g} by the {TEST_NAMES[config.test]}"
         sentences.append(f"{mark}: differs from {config.baseline}, {p} ({corrected(summary)}).")
     return sentences
 

@@ -23,7 +23,6 @@ def auto(
     depth: Count = 150,
     monitor: str = "nDCG@10",
     seed: Seed = 42,
-    instruction: str | None = None,
 ) -> Selection:
     """Compare rankers on held-out queries, and save the best.
 
@@ -45,7 +44,6 @@ def auto(
         depth: candidates reranked per validation and test query.
         monitor: the measure to choose by.
         seed: random seed of the held-out queries, folds and training.
-        instruction: instruction for queries without one; every model must have a place for it.
 
     Returns:
         The comparison: it prints as a table, and ``output/best`` is what :func:`rerank.load_model` loads.
@@ -59,4 +57,4 @@ def auto(
     check_arguments(auto, {"output": output, "epochs": epochs, "depth": depth, "seed": seed})
     given = {"train": train} | {k: v for k, v in (("validation", validation), ("test", test)) if v is not None}
     names = [models] if isinstance(models, str) else list(models or [])
-    return select(given, names, Path(output), epochs, depth, str(parse_measure(monitor, "monitor")), seed, instruction)
+    return select(given, names, Path(output), epochs, depth, str(parse_measure(monitor, "monitor")), seed)

@@ -13,10 +13,10 @@ import numpy as np
 from pandas import DataFrame
 
 from rerank.errors import UserError
-from rerank.evaluation.crossed import crossed_difference
 from rerank.evaluation.measures import Evaluator
+from rerank.evaluation.paired import compare_values, corrected
 from rerank.evaluation.selection import Selection
-from rerank.evaluation.significance import ALPHA, correct, differences, paired_t
+from rerank.evaluation.significance import ALPHA
 from rerank.evaluation.weights import GRID, search_weights
 from rerank.lists.columns import as_name
 from rerank.lists.content import content_hashes
@@ -36,7 +36,7 @@ from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import Array, taken
-from rerank.storage.files import atomic_folder, atomic_write, digest
+from rerank.storage.files import atomic_write
 from rerank.storage.locks import exclusive_lock
 from rerank.tasks.train import train
 from rerank.training.config import Optimization
@@ -106,16 +106,10 @@ def select(
     depth: int,
     monitor: str,
     seed: int,
-    instruction: str | None = None,
 ) -> Selection:
     """Compare the candidates and save the best; see :func:`rerank.auto`."""
-    ours = any((folder / name).is_dir() for name in ("lists", "models"))
-    if folder.is_dir() and not ours and any(folder.glob("[!.]*")):
+    if folder.is_dir() and not (folder / "lists").is_dir() and any(folder.glob("[!.]*")):
         raise UserError(f"output: {folder} exists and has no model selection in it; name another folder")
-    if instruction and not models:
-        raise UserError("instruction: columns alone read none; name --models, or leave it out")
-    if instruction:
-        models = [_instructed(name, instruction, folder / "models") for name in models]
     untrainable = {name for name in models if Decoder.knows(name)}
     trained_heads = {name for name in models if name in untrainable or not CrossEncoder(name).missing}
     trains = epochs != 0 and not untrainable.issuperset(models)
@@ -133,16 +127,6 @@ def select(
         for name in models:
             comparison.compare_model(name, name in trained_heads, 0 if name in untrainable else epochs or 0)
         return comparison.finish()
-
-
-def _instructed(model: str, instruction: str, folder: Path) -> str:
-    """Save a model whose default instruction is this one, unless an earlier call did; return its folder."""
-    place = folder / digest(model, instruction)[:8] / run_name(model)
-    if not place.is_dir():
-        loaded = load_model(model, interpolate=False, instruction=instruction)
-        with atomic_folder(place) as temporary:
-            loaded.save(temporary)
-    return str(place)
 
 
 def _judged(name: str, given: str | Path | Lists) -> Lists:
@@ -339,8 +323,11 @@ class Comparison:
         """Choose, measure every candidate on the test lists, and write the best one and the report."""
         base = max((one for one in self.candidates if one.model is None), key=lambda one: one.mean)
         models = [one for one in self.candidates if one.model]
-        corrected = correct([paired_t(differences(one.values, base.values)) for one in models], "holm")
-        p = {one.name: float(value) for one, value in zip(models, corrected, strict=True)}
+        against, values = base.name, base.values[None]
+        compared = [
+            compare_values((one.name, against), self.monitor, one.values[None], values, "t-test") for one in models
+        ]
+        p = {one.run: one.p_corrected for one in corrected(compared, "holm")}
         best = max([base, *(one for one in models if p[one.name] < ALPHA)], key=lambda one: one.mean)
         weights, test = " + ".join(f"{weight:.2g} {name}" for name, weight in best.weights), self.splits.get("test")
         notes = [f"* best: {weights}, saved in {self.folder / 'best'}; rank with rerank rerank --model.", *self.notes]
@@ -363,10 +350,11 @@ class Comparison:
         values, first = one.values, self.candidates[0].values
         if test is not None:
             values, first = test.values(one.weights), test.values(self.candidates[0].weights)
-        found = crossed_difference(differences(values, first)[None])
+        found = compare_values((one.name, "first stage"), self.monitor, values[None], first[None])
+        low, high = found.interval or (np.nan, np.nan)
         times = [self.milliseconds[name] for name, _ in one.weights if name in self.milliseconds]
         row = {"candidate": one.name, "validation": one.mean, "p": p, "test": values.mean() if test else np.nan}
-        row |= {"difference": found.mean, "low": found.interval[0], "high": found.interval[1]}
+        row |= {"difference": found.difference, "low": low, "high": high}
         return row | {"ms": sum(times) if times else np.nan, "weights": dict(one.weights)}
 
     def _write_best(self, best: Candidate) -> None:

@@ -8,10 +8,10 @@ import pytest
 from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare, compare_runs, named_forms
-from rerank.evaluation.crossed import interval
+from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.export import to_json
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.significance import cohens_d, correct, differences, p_value
+from rerank.evaluation.significance import cohens_d, correct, p_value
 from rerank.retrieval.runs import read_run
 from tests.evaluation.tables import per_query
 
@@ -33,9 +33,9 @@ def test_compare_runs_agrees_with_its_parts(files: Path) -> None:
     # counts are not tested, nor is the baseline against itself
     assert list(found.differences) == [(name, m) for name in ("rm3/run", "model") for m in ("nDCG@5", "AP")]
     for (name, measure), one in found.differences.items():
-        difference = differences(tables[name][measure], tables["bm25/run"][measure])
+        difference = paired(tables[name][measure][None], tables["bm25/run"][measure][None])[0][0]
         assert one.difference == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
-        assert (one.cohens_d, one.interval) == (cohens_d(difference), interval(difference))
+        assert (one.cohens_d, one.interval) == (cohens_d(difference), crossed_difference(difference[None]).interval)
         assert sum(one.counts) == one.queries == len(difference)
         assert one.p == p_value("t-test", difference)
     given = [one.p for one in found.compared]
@@ -90,7 +90,7 @@ def test_compare_runs_fails_before_scoring(files: Path) -> None:
     qrels, runs = str(files / "qrels"), paths(files)
     for arguments, said in [
         ({"measures": "nDGC@10"}, "unknown measure"),
-        ({"baseline": "bm26/run"}, r"baseline 'bm26/run': neither a file nor one of .* \(did you mean 'bm25/run'"),
+        ({"baseline": "bm26/run"}, r"baseline: bm26/run: no such run file \(did you mean 'bm25/run'"),
         ({"baseline": f"bm25={files}/none.trec"}, "no such run file"),
         ({"test": "student"}, "expected 'bootstrap', .* not 'student'"),
         ({"correction": "hol"}, "expected 'none', 'bonferroni' or 'holm', not 'hol'"),
@@ -101,5 +101,5 @@ def test_compare_runs_fails_before_scoring(files: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         compare_runs(str(files / "no.qrels"), runs, "AP")
     (files / "other.trec").write_text("x1 Q0 d1 1 2.5 tag\n")
-    with pytest.raises(UserError, match=r"other\.trec: none of its 1 queries \(such as 'x1'\)"):
+    with pytest.raises(UserError, match=r"other\.trec: none of its documents \(x1 d1"):
         compare_runs(qrels, [*runs, str(files / "other.trec")], "AP")

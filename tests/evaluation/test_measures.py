@@ -223,13 +223,6 @@ def test_overlap() -> None:
     qrels = {"q1": {"d1": 0}, "q2": {"d2": 1}}
     check_overlap({"q1": [Scored("d9", 2.0), Scored("d1", 1.0)], "x": []}, qrels)
     check_overlap({"q2": {"d2": 1.0}}, qrels)
-    with pytest.raises(
-        UserError, match=r"a.trec: none of its 1 queries \(such as '1'\) is among the 2 of b.qrels \(such as 'q1'\)"
-    ):
-        check_overlap({"1": {"d1": 1.0}}, qrels, "a.trec", "b.qrels")
-    with pytest.raises(
-        UserError, match=r"none of its documents \(such as '1'\) is judged in the qrels \(such as 'd2'\)"
-    ):
-        check_overlap({"q1": [], "q2": {"1": 1.0}}, qrels)
-    with pytest.raises(UserError, match="there is none"):
-        check_overlap({}, qrels)
+    for run, example in (({"1": {"d1": 1.0}}, "1 d1"), ({"q1": [], "q2": {"1": 1.0}}, "q2 1"), ({}, "nothing")):
+        with pytest.raises(UserError, match=rf"a.trec: none of its documents \({example}, .* b.qrels"):
+            check_overlap(run, qrels, "a.trec", "b.qrels")  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def test_against_a_baseline_both_directions_are_marked() -> None:
     rows = table.means(summary).rows
     assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
     assert not any(cell.marks for cell in rows[1])
-    assert all(cell.marks == "ᵗ" for cell in rows[2][1:])
+    assert all(cell.marks == "†" for cell in rows[2][1:])
     assert all(cell.best for cell in rows[2][1:])
     assert "differs from middle" in " ".join(table.caption(summary))
 

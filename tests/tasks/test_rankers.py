@@ -149,8 +149,6 @@ def test_instruction_is_refused_without_a_place(decoder: Path, place: Path, caps
             words += ["--model", str(model), "--lists", lists, "--instruction", "Find wings"]
             assert main(words) == 2
             assert ("instruction: " if model.name != "fusion" else "without a model") in capsys.readouterr().err, model
-    words = ["auto", "--train", lists, "--output", str(decoder / "auto"), "--instruction", "Find wings"]
-    assert main(words) == 2 and main([*words, "--models", str(place / "best")]) == 2
 
 
 @pytest.mark.parametrize("name", ["run/results.json", "experiment/table.md", "best/rerank.json"])
@@ -171,12 +169,3 @@ def test_output_does_not_overwrite_results(
         assert f"{file}: would overwrite a file of {file.parent}" in capsys.readouterr().err
     assert file.read_text() == "{}"
     assert main([*evaluate, "--json", str(tmp_path / "run" / "test.json")]) == 0
-
-
-def test_auto_compares_models_with_the_instruction(decoder: Path, place: Path, tmp_path: Path) -> None:
-    lists = rerank.Lists.from_dataframe(Lists.open(place / "lists").to_dataframe()[["query", "text", "grade", "bm25"]])
-    told = {"models": str(decoder / "decoder"), "instruction": "Find wings", "epochs": 0}
-    found = rerank.auto(lists, output=tmp_path / "auto", **told)
-    assert [name.split(" ")[0] for name in found.table["candidate"]] == ["bm25", "decoder", "decoder"]
-    (saved,) = (tmp_path / "auto" / "models").glob("*/decoder")
-    assert rerank.Decoder(str(saved)).prompt == rerank.load(decoder / "decoder", instruction="Find wings").prompt
