@@ -41,11 +41,11 @@ class RerankTransformer(pt.Transformer):
     def __init__(self, model: str | Path | CrossEncoder | Interpolated, *, text_field: str = "text") -> None:
         super().__init__()
         self.model: Any = model if isinstance(model, CrossEncoder | Interpolated) else load_model(model)
-        inner, interpolated = inner_model(self.model), self.model if isinstance(self.model, Interpolated) else None
+        inner = inner_model(self.model)
         if not (inner is None or isinstance(inner, CrossEncoder)):
             raise UserError(f"{model}: a {type(inner).__name__} reads no texts")
-        self.columns = interpolated.needs() if interpolated else inner.start.columns if inner else []
-        self.reads_text = inner is not None or bool(interpolated and interpolated.cosines)
+        self.columns = self.model.given
+        self.reads_text = inner is not None or bool(getattr(self.model, "cosines", None))
         self.text_field = text_field
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:

@@ -291,8 +291,7 @@ def memory(here: Here) -> Iterator[str]:
     before = torch.cuda.memory_allocated()
     score_lists(model, inputs, lists, precision="bf16", budget=65_536)
     most = torch.cuda.max_memory_allocated() - before
-    yield f"\nScoring takes {most / 65_536 / 1e3:.1f} kB a token, by what its budget is chosen"
-    yield f"{64 * model.network.config.hidden_size / 1e3:.1f} kB."
+    yield f"\nScoring takes {most / 65_536 / 1e3:.1f} kB a token."
     most, expected = step(MemoryLimits(65_536), "full")
     full, _ = step(MemoryLimits(tokens + 1), "full")
     cached, _ = step(MemoryLimits(8192), "cached")

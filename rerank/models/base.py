@@ -68,11 +68,13 @@ class Model(Described, ABC):
 
     Attributes:
         columns: names of the columns that the model reads in addition to texts, of single numbers or of z-scores.
+        given: names of the columns that :meth:`rank` needs of one query's documents.
         calibration: conversion of its scores to probabilities, if ``rerank.load`` has found one.
         remembered: entries of ``rerank.json`` about its training lists, which ``save`` passes on.
     """
 
     columns: Sequence[str] = ()
+    given: Sequence[str] = ()
     calibration: Calibration | None = None
     remembered: Mapping[str, Any] = {}
 

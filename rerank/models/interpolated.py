@@ -69,13 +69,11 @@ class Interpolated(Model):
         names = getattr(self.model, "names", None) or own  # of vectors, what training settled
         return list(dict.fromkeys([*names, *self.weights]))
 
-    def needs(self) -> list[str]:
-        """Return the columns that :meth:`rank` needs: of the interpolation, and those that its model starts from."""
-        columns = (name for name in self.weights if name not in self.cosines)
-        return list(dict.fromkeys([*self._starts(), *columns]))
-
-    def _starts(self) -> list[str]:
-        return list(getattr(getattr(self.model, "start", None), "columns", ()))
+    @property
+    def given(self) -> list[str]:  # type: ignore[override]
+        """Columns of the interpolation but cosines, which are computed, and those that its model starts from."""
+        own = () if self.model is None else self.model.given
+        return list(dict.fromkeys([*own, *(name for name in self.weights if name not in self.cosines)]))
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
@@ -95,14 +93,6 @@ class Interpolated(Model):
         for name, values in columns.items():
             values[lists.row_numbers] = cosines(lists, self._encoder(name))
         return replace(lists, store=lists.store.beside(columns))
-
-    def with_cosines(
-        self, query: str, documents: Sequence[str], columns: Mapping[str, Sequence[float] | Array] | None
-    ) -> dict[str, Any]:
-        """Add the cosines that the columns of one query's documents lack."""
-        lacking = [name for name in self.cosines if name not in (columns or {})]
-        found = {name: cosines_of(query, documents, self._encoder(name)) for name in lacking}
-        return dict(columns or {}) | found
 
     def untrained(self) -> str:
         return "" if self.model is None else self.model.untrained()
@@ -148,18 +138,6 @@ class Interpolated(Model):
                 found[start:end][visible] = self._sum([part[visible] for part in own])
         return found
 
-    def interpolate_given(self, columns: Mapping[str, Sequence[float] | Array] | None, scores: Array) -> Array:
-        """Interpolate the model's scores of one query's documents with given columns: ``[n]`` float32.
-
-        Raises:
-            UserError: a column is missing, or has not a number, or None, for every document.
-        """
-        given, instead = columns or {}, self._or_alone()
-        values = [
-            given_column(given, name, len(scores), "the ranker interpolates with", instead) for name in self.weights
-        ]
-        return self._sum(values if self.model is None else [*values, scores])
-
     def _or_alone(self) -> str:
         return (
             ""
@@ -182,11 +160,16 @@ class Interpolated(Model):
         **options: Any,
     ) -> Array:
         """Score all documents that the first stage found for a query, ``[n]`` float32: z is over them."""
-        scores = np.zeros(len(documents), dtype=np.float32)
+        found = dict(columns or {})
+        for name in self.cosines:
+            if name not in found:
+                found[name] = cosines_of(query, documents, self._encoder(name))
+        reader, instead = "the ranker interpolates with", self._or_alone()
+        parts = [given_column(found, name, len(documents), reader, instead) for name in self.weights]
         if self.model is not None:
-            own = {name: values for name, values in (columns or {}).items() if name in self._starts()}
-            scores = self.model.scores_of(query, documents, own, instruction, **options)
-        return self.interpolate_given(self.with_cosines(query, documents, columns), scores)
+            own = {name: found[name] for name in self.model.given if name in found}
+            parts.append(self.model.scores_of(query, documents, own, instruction, **options))
+        return self._sum(parts)
 
     def contract(self) -> dict[str, Any]:
         return ({"class": FUSION} if self.model is None else self.model.contract()) | {

@@ -59,10 +59,9 @@ class Ranker:
         self.reads_instructions = inner is not None
         self.cosines: list[str] = list(model.cosines) if isinstance(model, Interpolated) else []
         self.reads_text = inner is not None or bool(self.cosines)
-        starts = [] if inner is None else inner.start.columns
-        self.columns = model.needs() if isinstance(model, Interpolated) else starts
+        self.columns = list(model.given)
         if inner is not None:  # kernels are chosen at the first scores, which no request waits for
-            columns = {name: [0.0] for name in starts}
+            columns = {name: [0.0] for name in inner.given}
             inner.scores_of("first", ["scores"], columns, budget=budget, precision=self.precision)
 
     def scores(self, body: Body) -> Array:

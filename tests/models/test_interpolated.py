@@ -69,11 +69,14 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
     ranker = Interpolated(rerank.MLP(), of_columns, text=weights[2])
     found = ranker.interpolate(lists, scores)
     assert told(lists.run(found)) == told(fuse(runs, weights))
-    for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):  # and by what is given of one query
-        columns = {name: lists.column(name)[start:end].tolist() for name in of_columns}
-        assert ranker.interpolate_given(columns, scores[start:end]).tolist() == found[start:end].tolist()
     if any(weights[:2]):
-        assert told(lists.run(Interpolated(None, of_columns).predict(lists))) == told(fuse(runs[:2], weights[:2]))
+        fusion = Interpolated(None, of_columns)
+        found = fusion.predict(lists)
+        assert told(lists.run(found)) == told(fuse(runs[:2], weights[:2]))
+        for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):  # and by what is given of one query
+            columns = {name: lists.column(name)[start:end].tolist() for name in of_columns}
+            given = fusion.scores_of("", [""] * (end - start), columns)
+            assert given.tolist() == found[start:end].tolist()
     share = weights[0] / (weights[0] + 1)
     two = Interpolated(rerank.MLP(), {"bm25": share}, text=1 - share)
     assert told(lists.run(two.interpolate(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
@@ -147,7 +150,7 @@ def test_mixed_passes_first_stage_columns_to_the_model(text_model: Path, tmp_pat
     CrossEncoder(str(text_model), start="bm25").save(tmp_path / "start")
     write_ranker(tmp_path / "start", {"dense": 1}, 1, tmp_path / "ranker")
     ranker: Any = rerank.load(tmp_path / "ranker")
-    assert ranker.needs() == ["bm25", "dense"] and set(ranker.columns) == {"bm25:z100", "dense"}
+    assert ranker.given == ["bm25", "dense"] and set(ranker.columns) == {"bm25:z100", "dense"}
     columns = {"bm25": [3, 1, None], "dense": [None, 1, 2]}
     alone = {one["corpus_id"]: one["score"] for one in ranker.model.rank("heat", ["a", "b", "c"], columns=columns)}
     runs = [{"q": [Scored(str(i), alone[i]) for i in alone]}, {"q": [Scored("2", 2), Scored("1", 1)]}]

@@ -57,7 +57,7 @@ def test_ranker_computes_missing_cosines(tmp_path: Path) -> None:
     made = lists.store.entry("dense").made
     write_ranker(None, {"bm25": 0.4, "dense": 0.6}, 0, tmp_path / "ranker", cosines={"dense": made})
     ranker = rerank.load(tmp_path / "ranker")
-    assert ranker.needs() == ["bm25"]
+    assert ranker.given == ["bm25"]
     expected = ranker.predict(lists)
     shutil.copytree(tmp_path / "lists", tmp_path / "bare")
     Lists.open(tmp_path / "bare").store.drop_column("dense")

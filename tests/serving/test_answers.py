@@ -46,8 +46,7 @@ def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
             del one["dense"]  # as good as null
     columns = {"bm25": BM25, "dense": DENSE}
     mixed, start, fusion = (load_model(folders[name]) for name in ("mixed", "start", "fusion"))
-    texts = mixed.model.predict([(QUERY, text) for text in TEXTS], precision="fp32")
-    expected = mixed.interpolate_given(columns, texts).tolist()
+    expected = mixed.scores_of(QUERY, TEXTS, columns, precision="fp32").tolist()
     assert client.scores("mixed", QUERY, asked) == pytest.approx(expected, abs=1e-5)
     expected = start.scores_of(QUERY, TEXTS, {"bm25": BM25}, precision="fp32").tolist()
     assert client.scores("start", QUERY, asked) == pytest.approx(expected, abs=1e-5)

@@ -15,7 +15,6 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.memory import free_memory
 from rerank.kernels.precision import Precision
 from rerank.lists.scaled import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
@@ -39,9 +38,6 @@ from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate, check_value
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
-
-LARGEST_BUDGET = 1 << 16
-"""Tokens of a forward pass on a GPU at the most. With 8,192 MiniLM's kernels take less time than their launches."""
 
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
@@ -114,6 +110,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         self.long: Long = long or saved.get("long", "truncate")
         self.start = Start.of(start, start_weight, saved)
         self.columns = [scaled(column, DEPTH) for column in self.start.columns]
+        self.given = self.start.columns
         self._dropout, self._started = dropout, False
         self._open(head or saved.get("head"))
         self._begin(FRESH_SEED)
@@ -179,12 +176,6 @@ class CrossEncoder(Scorer, ModelHubMixin):
     def _is_drawn(self) -> bool:
         """Tell if some weights depend on the seed."""
         return bool(self.missing)
-
-    @property
-    def budget(self) -> int:
-        """Tokens of a forward pass: enough for a GPU to be busy while the next one is launched, if its memory does."""
-        device = next(self.parameters()).device
-        return super().budget if device.type != "cuda" else tokens_on_gpu(free_memory(device), self.network.config)
 
     def untrained(self) -> str:
         """Name weights that were drawn and never trained, unless they add 0 to the columns of ``start``."""
@@ -406,17 +397,6 @@ class CrossEncoder(Scorer, ModelHubMixin):
 
     def _save_network(self, folder: Path) -> None:
         self.network.save_pretrained(folder, safe_serialization=True)
-
-
-def tokens_on_gpu(free: int | None, config: Any) -> int:
-    """Return the tokens that fit a forward pass without a graph on a GPU: a power of two from 8,192 to 65,536.
-
-    A token takes about 30 bytes for each number of its state while a layer with four times as wide a middle computes
-    in half precision (the state twice, in float32 and cast, queries, keys, values, the middle before and after its
-    activation); 64 leave room for what is kept beside.
-    """
-    each = 64 * config.hidden_size
-    return int(min(LARGEST_BUDGET, max(8192, 2 ** int(np.log2(max(1.0, 0.5 * (free or 0) / each))))))
 
 
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:

@@ -40,7 +40,7 @@ from rerank.models.text.network import (
     read_config,
     read_tokenizer,
 )
-from rerank.models.text.pairs import Long, PairTemplate
+from rerank.models.text.pairs import PairTemplate
 from rerank.models.text.prompt import Prompt
 from rerank.models.weights import find_model
 from rerank.settings.ranges import Count, Positive, Rate
@@ -76,7 +76,6 @@ class Decoder(CrossEncoder):
         query_length: Count | None = None,
         document_length: Count | None = None,
         dropout: Rate | None = None,
-        long: Long | None = None,
         start: list[str] | str | None = None,
         start_weight: Positive | None = None,
     ) -> None:
@@ -92,7 +91,6 @@ class Decoder(CrossEncoder):
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.
             document_length: word pieces kept of a document; None takes the saved model's own, else 512.
             dropout: see :class:`CrossEncoder`, as for all that follow.
-            long: ``truncate`` or ``max``.
             start: columns that the scores start from.
             start_weight: the columns' weight before the first step.
 
@@ -103,7 +101,7 @@ class Decoder(CrossEncoder):
         self.lora, self.adapter, self.prompt = lora, None, None
         self._source, self._instruction = name, instruction
         lengths = query_length, document_length
-        super().__init__(name, cast(Any, head), *lengths, dropout, long, start, start_weight)
+        super().__init__(name, cast(Any, head), *lengths, dropout, "truncate", start, start_weight)
 
     prompt: Prompt | None
     adapter: Any
@@ -166,10 +164,7 @@ class Decoder(CrossEncoder):
             self.around, self.tails = NOTHING, 0
             return
         self.template, self.around = self.prompt.joined_by(self.tokenizer)
-        tails = [len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around]
-        self.tails = sum(tails)
-        if tails[1] and self.long != "truncate":
-            raise UserError(f"model.long {self.long}: needs a chat template that ends a part with the document")
+        self.tails = sum(len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around)
 
     def _template_with(self, instruction: str) -> PairTemplate:
         if self.prompt is None:

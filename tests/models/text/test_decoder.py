@@ -208,7 +208,6 @@ def test_decoder_refuses_bad_arguments(qwen: Path, tmp_path: Path, tiny_model: P
         refused(match, make_decoder(tmp_path / str(number), prompt=prompt))
     refused("the model's template has no place for one", make_decoder(tmp_path / "bare"), instruction="find")
     refused("instruction: .* has a place of the template", instruction="Find {query}")
-    refused("cls_mean: needs an encoder's head", long="cls_mean")
     refused("bert is not a decoder; load it as a CrossEncoder", tiny_model)
     short = with_positions(Path(shutil.copytree(qwen, tmp_path / "short")), 64)
     refused("do not fit .* 63 positions", short)
