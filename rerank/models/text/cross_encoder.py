@@ -32,7 +32,7 @@ from rerank.models.text.network import (
     reads_padding,
 )
 from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows, with_instructions
-from rerank.models.text.start import DEPTH, Start, last_layer, start_at_zero
+from rerank.models.text.start import DEPTH, Start, start_at_zero
 from rerank.models.weights import align, find_model
 from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate, check_value
@@ -66,6 +66,12 @@ class CrossEncoder(Scorer, ModelHubMixin):
 
     fills_positions = True
     """Take all positions by default if the head was trained elsewhere."""
+
+    says_limit = True
+    """Save the tokenizer with the longest pair as its limit, at which other libraries cut."""
+
+    reserve = 0
+    """Tokens to leave by default for instructions of queries."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         self._begin(FRESH_SEED)
         self.positions = saved.get("positions") or positions_of(self.network, self.tokenizer)
         self.room = room = self.positions - self.template.special - self.tails
-        usual = room - self._reserved(room)
+        usual = room - min(self.reserve, room // 4)
         self.query_length: int = query_length or saved.get("query_length") or min(self.usual[0], max(1, usual // 4))
         usual = LONG if self.long != "truncate" else usual - self.query_length
         if self.long == "truncate" and (self.missing or not self.fills_positions):
@@ -145,14 +151,13 @@ class CrossEncoder(Scorer, ModelHubMixin):
         if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
-        self._at_zero = bool(self.start.columns) and self._has_fresh_layer()
-        if self._at_zero:
-            start_at_zero(self.network)
+        self._at_zero = bool(self.start.columns) and start_at_zero(self.network, self.missing)
         self.start.begin()
 
     def _load(self) -> None:
         """Load the network, which scores rows of tokens as ``.logits``, and the template that joins pairs."""
         self.network, self.missing = load_encoder(self.folder, self.head, self._layout, self._dropout)
+        self.drawn = bool(self.missing)
         self.template = PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
         self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
         self.tails = 0
@@ -164,19 +169,6 @@ class CrossEncoder(Scorer, ModelHubMixin):
                 "a batch; name an encoder that masks it, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
             )
 
-    def _reserved(self, room: int) -> int:
-        """Return the tokens to leave by default for instructions of queries."""
-        return 0
-
-    def _has_fresh_layer(self) -> bool:
-        """Tell if the folder does not have the layer that makes the score."""
-        layer = last_layer(self.network)
-        return any(self.network.get_submodule(name.rpartition(".")[0]) is layer for name in self.missing)
-
-    def _is_drawn(self) -> bool:
-        """Tell if some weights depend on the seed."""
-        return bool(self.missing)
-
     def untrained(self) -> str:
         """Name weights that were drawn and never trained, unless they add 0 to the columns of ``start``."""
         if not self.missing or self._started or self._at_zero:
@@ -185,7 +177,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed if the folder has none; a model that was trained starts anew."""
-        if self._started or (self._is_drawn() and seed != FRESH_SEED):
+        if self._started or (self.drawn and seed != FRESH_SEED):
             self._begin(seed)
         self._started = True
         if self.missing:
@@ -224,19 +216,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
     def contract(self) -> dict[str, Any]:
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
-        if self._saves_total or "positions" in self._saved:  # its tokenizer does not say it
-            contract["positions"] = self.positions
+        contract["positions"] = self.positions  # the tokenizer may be saved with another limit
         return contract | self.start.contract()
-
-    @property
-    def total(self) -> int:
-        """Tokens of the longest pair: where other libraries cut, which know no length of either side."""
-        return self.query_length + self.document_length + self.template.special
-
-    @property
-    def _saves_total(self) -> bool:
-        """Tell if the tokenizer is saved with :attr:`total` as its limit."""
-        return self.long == "truncate"
 
     def head_parameters(self) -> set[str]:
         encoder = f"network.{self.network.base_model_prefix}."
@@ -384,13 +365,13 @@ class CrossEncoder(Scorer, ModelHubMixin):
     def save(self, folder: str | Path) -> None:
         """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
 
-        For these the tokenizer is saved with :attr:`total` as its ``model_max_length``.
+        For these the tokenizer is saved with the longest pair as its ``model_max_length``.
         """
         folder = Path(folder)
         self._save_network(folder)
         before = self.tokenizer.model_max_length
-        if self._saves_total:
-            self.tokenizer.model_max_length = self.total
+        if self.says_limit and self.long == "truncate":
+            self.tokenizer.model_max_length = self.query_length + self.document_length + self.template.special
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
         write_contract(folder, {**self.contract(), **self.remembered})

@@ -66,6 +66,7 @@ class Decoder(CrossEncoder):
 
     usual = 64, 512  # decoders have more positions than anyone pays for
     fills_positions = False
+    says_limit = False  # others know one length for both sides
 
     def __init__(
         self,
@@ -154,7 +155,7 @@ class Decoder(CrossEncoder):
         self.__dict__["adapter"] = adapter  # around the network, whose parameters have their names without it
         if self.head == "hf":
             keep_float32(network.score)
-        self.network = network
+        self.network, self.drawn = network, bool(self.missing) or self.lora is not None
         self._join()
 
     def _join(self) -> None:
@@ -164,6 +165,7 @@ class Decoder(CrossEncoder):
             self.around, self.tails = NOTHING, 0
             return
         self.template, self.around = self.prompt.joined_by(self.tokenizer)
+        self.reserve = INSTRUCTION if self.prompt.instructed is not None else 0
         self.tails = sum(len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around)
 
     def _template_with(self, instruction: str) -> PairTemplate:
@@ -173,19 +175,6 @@ class Decoder(CrossEncoder):
         if around != self.around:
             raise UserError(f"{self.name}: its chat template joins instruction and text; put a line's end between")
         return template
-
-    def _reserved(self, room: int) -> int:
-        return 0 if self.prompt is None or self.prompt.instructed is None else min(INSTRUCTION, room // 4)
-
-    def _has_fresh_layer(self) -> bool:
-        return bool(self.missing)
-
-    def _is_drawn(self) -> bool:
-        return bool(self.missing) or self.lora is not None
-
-    @property
-    def _saves_total(self) -> bool:
-        return False  # others know one length for both sides
 
     @staticmethod
     def knows(name: str) -> bool:

@@ -101,9 +101,13 @@ def last_layer(network: Any) -> nn.Linear:
     return found[-1]
 
 
-def start_at_zero(network: Any) -> None:
-    """Let every score be exactly 0 until the first step."""
-    layer = last_layer(network)
+def start_at_zero(network: Any, missing: Sequence[str]) -> bool:
+    """Let every score be exactly 0 until the first step if the layer that makes it is missing; tell if it is."""
+    layer = last_layer(network) if missing else None
+    if not any(layer in network.get_submodule(name.rpartition(".")[0]).modules() for name in missing):
+        return False
+    assert layer is not None
     nn.init.zeros_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
+    return True
