@@ -68,9 +68,8 @@ if TYPE_CHECKING:
     from rerank.models.text.cross_encoder import CrossEncoder
     from rerank.models.text.decoder import Decoder
     from rerank.models.vectors.attention import SelfAttention
-    from rerank.models.vectors.lightgbm import LightGBM
     from rerank.models.vectors.mlp import MLP, ListMLP
-    from rerank.models.vectors.xgboost import XGBoost
+    from rerank.models.vectors.trees import LightGBM, XGBoost
     from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
     from rerank.retrieval.runs import as_run, read_run, write_run
     from rerank.selection.auto import auto

@@ -13,7 +13,7 @@ import rerank.commands.cli
 import rerank.experiments.worker
 import rerank.lists.build
 import rerank.models.text.cross_encoder
-import rerank.models.vectors.lightgbm
+import rerank.models.vectors.trees
 import rerank.scoring.outputs
 import rerank.training.configuration
 import rerank.training.trainer

@@ -33,8 +33,8 @@ MODELS = {
     "MLP": "rerank.models.vectors.mlp",
     "ListMLP": "rerank.models.vectors.mlp",
     "SelfAttention": "rerank.models.vectors.attention",
-    "LightGBM": "rerank.models.vectors.lightgbm",
-    "XGBoost": "rerank.models.vectors.xgboost",
+    "LightGBM": "rerank.models.vectors.trees",
+    "XGBoost": "rerank.models.vectors.trees",
 }
 """Module of each model; imported at its first use."""
 

@@ -21,7 +21,7 @@ from rerank.models.columns import check_added
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.scorer import Scorer, score_whole
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.trees import Trees
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 

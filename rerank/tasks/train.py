@@ -20,7 +20,7 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
-from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.trees import Trees
 from rerank.progress import heard
 from rerank.settings.parser import TRANSFORMERS
 from rerank.settings.ranges import Count, check_arguments

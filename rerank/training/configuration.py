@@ -52,7 +52,7 @@ def data_of(settings: Mapping[str, Any]) -> Data:
 
 def check(given: Sequence[str] | Mapping[str, Any]) -> None:
     """Check keys and values without building anything."""
-    from rerank.models.vectors.boosting import Trees
+    from rerank.models.vectors.trees import Trees
     from rerank.training.config import check_values
 
     words = given if isinstance(given, Mapping) else classes_first(given)

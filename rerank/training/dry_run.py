@@ -15,7 +15,7 @@ import numpy as np
 
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
-from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.trees import Trees
 from rerank.progress import duration, log
 from rerank.training.batches import Batches
 from rerank.training.config import TrainConfig, check_values

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from rerank.errors import UserError
 from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
-from rerank.models.vectors.boosting import Trees
+from rerank.models.vectors.trees import Trees
 from rerank.progress import is_main, log, log_file
 from rerank.storage.locks import exclusive_lock
 from rerank.training.config import TrainConfig, check_values

@@ -17,7 +17,7 @@ from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
 from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
-from rerank.models.vectors.boosting import Gain, Trees
+from rerank.models.vectors.trees import Gain, Trees
 from rerank.progress import log, tqdm
 from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array

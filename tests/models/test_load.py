@@ -21,8 +21,8 @@ from rerank.models.contract import CONTRACT, read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.trees import LightGBM
 from rerank.storage.files import write_json
 
 

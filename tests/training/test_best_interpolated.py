@@ -16,8 +16,8 @@ from rerank.models.contract import read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.lightgbm import LightGBM
 from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.trees import LightGBM
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run
 from rerank.training.config import TrainConfig

@@ -19,8 +19,7 @@ from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import Term, Terms
 from rerank.models.load import load_model
-from rerank.models.vectors.boosting import Trees
-from rerank.models.vectors.lightgbm import LightGBM
+from rerank.models.vectors.trees import LightGBM, Trees
 from rerank.relaxations import SmoothI
 from rerank.storage.files import read_json
 from rerank.training.targets import Targets

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser
-from rerank.models.vectors.inputs import FeatureInputs, ListInputs
-from rerank.models.vectors.network import ACTIVATIONS, FeatureNetwork
+from rerank.models.vectors.network import ACTIVATIONS, FeatureInputs, FeatureNetwork, ListInputs
 from rerank.settings.ranges import Count, Rate
 
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from rerank.errors import UserError, nearest
 from rerank.features.normalise import Normaliser
 from rerank.kernels.dropout import Dropout
-from rerank.models.vectors.inputs import FeatureInputs, ListInputs
-from rerank.models.vectors.network import ACTIVATIONS, FeatureNetwork
+from rerank.models.vectors.network import ACTIVATIONS, FeatureInputs, FeatureNetwork, ListInputs
 from rerank.settings.ranges import Count, Portion, Rate
 
 PLAIN: dict[str, Any] = dict(hidden=[1024], activation="relu", batch_norm="none", input_norm=False, output="none")

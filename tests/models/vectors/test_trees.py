@@ -12,9 +12,7 @@ from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
 from rerank.models.load import load_model
-from rerank.models.vectors.boosting import Gain, Trees
-from rerank.models.vectors.lightgbm import LightGBM
-from rerank.models.vectors.xgboost import XGBoost
+from rerank.models.vectors.trees import Gain, LightGBM, Trees, XGBoost
 from tests.builders import write_features
 
 KINDS: list[type[Trees]] = [LightGBM, XGBoost]

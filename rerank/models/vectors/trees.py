@@ -1,0 +1,362 @@
+"""Gradient-boosted trees by LightGBM or XGBoost, trained tree by tree on their objectives or any loss of ours."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from rerank.errors import UserError, needed
+from rerank.features.svmlight import FEATURES
+from rerank.lists.view import Lists
+from rerank.models.base import Model, check_lists
+from rerank.models.columns import check_added
+from rerank.models.contract import class_name, read_contract, write_contract
+from rerank.models.vectors.network import check_columns, columns_of, vectors
+from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
+from rerank.storage.arrow import Array
+
+Objective = Callable[["Array"], tuple["Array", "Array"]]
+"""Gradient and diagonal of the Hessian, ``[T]`` each, at the scores ``[T]`` of the training documents."""
+
+Split = Literal["train", "validation"]
+
+Gain = Literal["log2", "exp-log2"]
+
+LONGEST = 10_000
+"""Documents of a list that LightGBM's lambdarank takes."""
+
+HIGHEST = 31
+"""Highest grade that XGBoost's exponential gain takes."""
+
+
+class Trees(Model):
+    """An ensemble of regression trees, trained one by one: :meth:`begin`, :meth:`grow` for each tree, :meth:`keep`.
+
+    The score of a document is the sum of its leaves' values, without any offset: before the first tree every score is
+    0. Features are taken as they are, since trees only compare them. Scores are float32.
+    """
+
+    package: ClassVar[str]
+    file: ClassVar[str]
+    smallest_leaf: ClassVar[str]
+    """Keys of the configuration that limit the size of a leaf."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        columns = settings.pop("columns")
+        self.columns = [FEATURES] if columns is None else list(columns)
+        self.settings = settings
+        self.trees: int = settings["trees"]
+        self.names: list[str] = []
+        self.booster: Any = None
+        self.module: Any = needed(f"model: {type(self).__name__}", self.package, "ltr")
+
+    def prepare(self, train: Lists) -> None:
+        self.names = columns_of(train, self.columns)
+        check_added(train, self.names)
+
+    def check(self, lists: Lists) -> None:
+        check_columns(lists, self.names, self.columns)
+
+    @abstractmethod
+    def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
+        """Bin the features and start without a tree; ``own`` if the loss is one of ours."""
+
+    @abstractmethod
+    def grow(self, objective: Objective | None) -> bool:
+        """Add a tree; return False if there was nothing to split."""
+
+    @abstractmethod
+    def scores(self, split: Split) -> Array:
+        """Return the scores of a split's documents with all trees so far, ``[T]``."""
+
+    @abstractmethod
+    def keep(self, trees: int) -> None:
+        """Drop the trees after the first ``trees``, and the training data."""
+
+    @abstractmethod
+    def _predict(self, features: Array) -> Array:
+        """Score feature vectors ``[n, F]``."""
+
+    @abstractmethod
+    def _read(self, path: Path) -> None:
+        """Read trees in the library's own format."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of trees."""
+
+    def untrained(self) -> str:
+        return "" if self.booster is not None else f"{type(self).__name__} is not trained"
+
+    def predict(self, lists: Lists) -> Array:
+        """Score every candidate: ``[n]`` float32, in their order.
+
+        Raises:
+            UserError: the model is not trained, or lists lack what it reads.
+        """
+        check_lists(lists)
+        if self.untrained():
+            raise UserError(f"predict: {self.untrained()}; train it first")
+        return np.asarray(self._predict(vectors(lists, self.names)), dtype=np.float32)
+
+    def contract(self) -> dict[str, Any]:
+        return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
+
+    def save(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.booster.save_model(folder / self.file)
+        write_contract(folder, {**self.contract(), **self.remembered})
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        contract = read_contract(folder)
+        model = cls(**contract["settings"] | {"columns": contract["columns"]})
+        model.names = contract["columns"]
+        model._read(folder / cls.file)
+        return model
+
+    def _params(self, *others: str) -> dict[str, Any]:
+        """Select the settings that go to the library under their own names: all but the others."""
+        own = {name: value for name, value in self.settings.items() if name not in ("params", *others)}
+        return own | (self.settings["params"] or {})
+
+    def _threads(self, rows: int) -> int:
+        """Choose the number of threads for a number of documents.
+
+        Without a setting it is one for every 50,000: with fewer documents threads wait for each other longer than they
+        work, and if other programs keep the cores busy they wait a hundred times longer than one thread takes.
+        """
+        if self.settings["threads"] is not None:
+            return int(self.settings["threads"])
+        cores = int(os.environ.get("OMP_NUM_THREADS", "").split(",")[0] or os.cpu_count() or 1)
+        return max(1, min(cores, rows // 50_000))
+
+
+class LightGBM(Trees):
+    r"""LambdaMART by LightGBM (Ke et al. 2017), or one of our losses.
+
+    Without a ``loss`` in the configuration LightGBM's objective ``lambdarank`` is trained: every pair of documents of
+    unequal grades, of which at least one is within the first ``lambdarank_truncation_level`` ranks, pulls them apart
+    with the change of nDCG that swapping them would make,
+
+    .. math:: \lambda_{ij} = \frac{|G_i - G_j|\,|D(\bar o_i) - D(\bar o_j)|}{\mathrm{IDCG}\,(0.01 + |s_i - s_j|)}
+        \cdot \frac{1}{1 + e^{s_i - s_j}}
+
+    (the division by the difference of scores and a normalisation per list are LightGBM's, Burges' report has neither).
+    The gain G of a grade is the monitor's: y under ``nDCG@10``, 2^y - 1 under ``nDCG(dcg='exp-log2')@10`` and under
+    measures other than nDCG. With a ``loss`` see :class:`rerank.training.trees.Objective`.
+
+    The papers' settings are in ``configs/letor``. They are meant for the millions of documents of WEB30K: a small
+    collection does not reach such a sum of Hessians in any leaf, and wants few leaves: ``num_leaves=7,
+    min_data_in_leaf=50`` has a validation nDCG@10 of .5205 on MQ2008 and .4833 on OHSUMED (means of five folds,
+    ``patience: 50``), the defaults .5162 and .4744. The same seed gives the same trees, whatever the number of threads.
+
+    >>> LightGBM(trees=50, columns=["bm25"])
+    LightGBM(trees=50, columns=['bm25'])
+    """
+
+    package = "lightgbm"
+    file = "model.txt"
+    smallest_leaf = "model.min_sum_hessian_in_leaf or model.min_data_in_leaf"
+
+    def __init__(
+        self,
+        trees: Count = 1000,
+        learning_rate: Positive = 0.05,
+        num_leaves: Several = 31,
+        min_data_in_leaf: CountOrZero = 20,
+        min_sum_hessian_in_leaf: NotNegative = 1e-3,
+        feature_fraction: Portion = 1.0,
+        bagging_fraction: Portion = 1.0,
+        threads: Count | None = None,
+        columns: list[str] | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> None:
+        """Set LightGBM's parameters, under its names.
+
+        Args:
+            trees: largest number of trees; training with ``patience`` may stop earlier, and the best number is kept.
+            learning_rate: factor of a tree's values.
+            num_leaves: largest number of leaves of a tree.
+            min_data_in_leaf: smallest number of documents in a leaf.
+            min_sum_hessian_in_leaf: smallest sum of Hessians in a leaf; our losses have 1 per document.
+            feature_fraction: share of the features, drawn for every tree.
+            bagging_fraction: share of the documents, drawn for every tree.
+            threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
+                of cores.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
+            params: other parameters of LightGBM by name, such as ``lambda_l2`` or ``lambdarank_truncation_level`` (30).
+        """
+        super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+
+    def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
+        params = self._params("trees", "threads") | {
+            "objective": "none" if own else "lambdarank",
+            "metric": "None",
+            "num_threads": self._threads(train.size),
+            "bagging_freq": int(self.settings["bagging_fraction"] < 1),
+            "seed": seed,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+        if not own:
+            if (longest := int(train.lengths.max(initial=0))) > LONGEST:
+                raise UserError(
+                    f"--model LightGBM: a training list has {longest:,} documents, LambdaMART takes {LONGEST:,}; "
+                    "give --loss LambdaLoss, or store lists with a smaller --depth"
+                )
+            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
+            params["label_gain"] = [2**y - 1 if gain == "exp-log2" else y for y in range(top + 1)]
+        data = self._data(train, params)
+        self.booster = self.module.Booster(params, data)
+        if validation is not None:
+            self.booster.add_valid(self._data(validation, params, data), "validation")
+
+    def _data(self, lists: Lists, params: dict[str, Any], reference: Any = None) -> Any:
+        options = {"reference": reference, "group": lists.lengths, "params": params}
+        return self.module.Dataset(vectors(lists, self.names), lists.grades, **options).construct()
+
+    def grow(self, objective: Objective | None) -> bool:
+        if objective is None:
+            return not self.booster.update()
+        return not self.booster.update(fobj=lambda scores, data: objective(scores))
+
+    def scores(self, split: Split) -> Array:
+        found: list[Array] = []
+
+        def look(scores: Array, data: Any) -> tuple[str, float, bool]:
+            found.append(scores.copy())
+            return "", 0.0, True
+
+        (self.booster.eval_train if split == "train" else self.booster.eval_valid)(look)
+        return found[0]
+
+    def keep(self, trees: int) -> None:
+        self.booster = self.module.Booster(model_str=self.booster.model_to_string(num_iteration=trees))
+
+    def _predict(self, features: Array) -> Array:
+        return self.booster.predict(features, raw_score=True, num_threads=self._threads(len(features)))
+
+    def _read(self, path: Path) -> None:
+        text = path.read_text(encoding="utf-8")
+        if "\nend of trees\n" not in text:  # LightGBM would abort the process
+            raise UserError(f"{path}: is cut short; copy the model again")
+        self.booster = self.module.Booster(model_str=text)
+
+    @property
+    def count(self) -> int:
+        return int(self.booster.num_trees())
+
+
+class XGBoost(Trees):
+    """LambdaMART or pairwise boosting by XGBoost (Chen and Guestrin 2016), or one of our losses.
+
+    Without a ``loss`` in the configuration one of XGBoost's objectives is trained: ``rank:ndcg`` weights pairs by the
+    change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
+    pairs. With a ``loss`` see :class:`rerank.training.trees.Objective`. The same seed gives the same trees
+    with the same number of threads.
+
+    >>> XGBoost(trees=50, columns=["bm25"])
+    XGBoost(trees=50, columns=['bm25'])
+    """
+
+    package = "xgboost"
+    file = "model.json"
+    smallest_leaf = "model.min_child_weight"
+
+    def __init__(
+        self,
+        objective: Literal["rank:ndcg", "rank:pairwise"] = "rank:ndcg",
+        trees: Count = 1000,
+        learning_rate: Positive = 0.05,
+        max_depth: CountOrZero = 6,
+        min_child_weight: NotNegative = 1.0,
+        threads: Count | None = None,
+        columns: list[str] | None = None,
+        params: dict[str, Any] | None = None,
+    ) -> None:
+        """Set XGBoost's parameters, under its names.
+
+        Args:
+            objective: objective without a loss of ours.
+            trees: largest number of trees; training with ``patience`` may stop earlier, and the best number is kept.
+            learning_rate: factor of a tree's values.
+            max_depth: largest depth of a tree; 0 for no limit.
+            min_child_weight: smallest sum of Hessians in a leaf; our losses have 1 per document.
+            threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
+                of cores.
+            columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
+                ``features``, the column of feature files.
+            params: other parameters of XGBoost by name, such as ``reg_lambda`` or ``colsample_bytree``.
+        """
+        super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+
+    def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
+        params = self._params("trees", "threads", "objective") | {
+            "objective": "reg:squarederror" if own else self.settings["objective"],
+            "base_score": 0.0,
+            "tree_method": "hist",
+            "disable_default_eval_metric": True,
+            "nthread": self._threads(train.size),
+            "seed": seed,
+            "verbosity": 0,
+        }
+        if not own and self.settings["objective"] == "rank:ndcg":
+            params["ndcg_exp_gain"] = gain == "exp-log2"
+            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
+            if gain == "exp-log2" and top > HIGHEST:
+                raise UserError(
+                    f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
+                    "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
+                )
+        data = self._data(train)
+        self._sets = {"train": data}
+        if validation is not None:
+            self._sets["validation"] = self._data(validation, data)
+        self.booster = self.module.Booster(params, list(self._sets.values()))
+
+    def _data(self, lists: Lists, reference: Any = None) -> Any:
+        return self.module.QuantileDMatrix(
+            vectors(lists, self.names),
+            lists.grades,
+            group=lists.lengths,
+            max_bin=(self.settings["params"] or {}).get("max_bin", 256),
+            ref=reference,
+            nthread=self._threads(lists.size),
+        )
+
+    def grow(self, objective: Objective | None) -> bool:
+        """Add a tree; returns True: XGBoost does not say whether there was something to split."""
+        data, number = self._sets["train"], self.count
+        if objective is None:
+            self.booster.update(data, number)
+        else:
+            gradient, hessian = objective(self.scores("train"))
+            self.booster.boost(data, number, grad=gradient, hess=hessian)
+        return True
+
+    def scores(self, split: Split) -> Array:
+        return self.booster.predict(self._sets[split], output_margin=True)
+
+    def keep(self, trees: int) -> None:
+        self.booster, self._sets = self.booster[:trees], {}
+
+    def _predict(self, features: Array) -> Array:
+        self.booster.set_param({"nthread": self._threads(len(features))})
+        return self.booster.inplace_predict(features, predict_type="margin")
+
+    def _read(self, path: Path) -> None:
+        self.booster = self.module.Booster(model_file=path)
+
+    @property
+    def count(self) -> int:
+        return int(self.booster.num_boosted_rounds())
