@@ -49,7 +49,7 @@ def score_candidates(
 
     Several threads may call it at once, even with the same model: they take turns. On a CPU every thread of PyTorch
     scores chunks of its own, since threads that share a chunk wait for each other between products. If memory runs out,
-    one thread scores, then in chunks of half the size, with a warning. Equal pairs are scored once.
+    one thread scores, in chunks of half the size, with a warning. Equal pairs are scored once.
 
     Args:
         scorer: the model.
@@ -88,11 +88,8 @@ def score_candidates(
                 except (RuntimeError, MemoryError) as error:
                     if not out_of_memory(error):
                         raise
-                if workers > 1:  # the error is gone, and with it the memory of its frames
-                    workers = 1
-                    log.warning("out of memory: continuing with one thread")
-                else:
-                    budget = _smaller(budget, inputs.lengths(rows[todo]), device)
+                # the error is gone, and with it the memory of its frames
+                budget, workers = _smaller(budget, inputs.lengths(rows[todo]), workers, device), 1
         finally:
             scorer.train(training)
         scores = scores[same]
@@ -145,15 +142,15 @@ def _score_chunks(
     return [part for future in futures for part in future.result()]
 
 
-def _smaller(budget: int, costs: Array, device: torch.device) -> int:
-    """Return a budget below one with which a chunk did not fit."""
+def _smaller(budget: int, costs: Array, workers: int, device: torch.device) -> int:
+    """Return the budget of one thread after chunks of several threads, or larger ones, did not fit."""
     largest = int(costs.max())
-    if budget <= largest:
+    if workers == 1 and budget <= largest:
         raise UserError(f"out of memory with one document at a time (size {largest}); shorten the documents")
     if device.type == "cuda":
         torch.cuda.empty_cache()
     budget = max(largest, min(budget, int(costs.sum())) // 2)
-    log.warning("out of memory: continuing with a budget of %d", budget)
+    log.warning("out of memory: continuing with one thread and a budget of %d", budget)
     return budget
 
 

@@ -43,19 +43,18 @@ def pairs_of(batch: Mapping[str, Any]) -> int:
 
 
 class Watched(CrossEncoder):
-    """Says which threads score, with how many threads of PyTorch each; may fail, once."""
+    """Counts the pairs of each pass; may fail, once."""
 
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
-        self.seen.append((threading.get_ident(), torch.get_num_threads(), pairs_of(batch)))
+        self.seen.append(pairs_of(batch))
         if len(self.seen) == self.fails_at:
-            raise self.error
+            raise RuntimeError("an error of its own")
         if len(self.seen) > self.fails_at:
             time.sleep(0.2)  # so that the others hear of it
         return super().score(batch)
 
-    seen: list[tuple[int, int, int]]
+    seen: list[int]
     fails_at = 10**9
-    error: Exception = RuntimeError("an error of its own")
 
 
 def watched(folder: Path, **more: object) -> Watched:
@@ -84,25 +83,13 @@ def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, thread
     assert np.ptp(expected) > 0.1
 
 
-def test_threads_score_different_chunks(model_folder: Path, lists: Lists, threads: int) -> None:
-    model = watched(model_folder)
-    score_lists(model, model.inputs(lists), lists, budget=50)
-    assert {count for _, count, _ in model.seen} == {1}
-    assert threading.get_ident() not in {ident for ident, _, _ in model.seen}
-    assert sum(pairs for _, _, pairs in model.seen) == lists.offsets[-1]
-    model.seen, few = [], lists.select(np.array([2]))
-    score_lists(model, model.inputs(few), few)
-    assert model.seen == [(threading.get_ident(), threads, few.offsets[-1])], "one chunk has all threads"
-
-
-@pytest.mark.parametrize("error", [RuntimeError("an error of its own")])
-def test_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int, error: Exception) -> None:
+def test_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int) -> None:
     model = watched(model_folder)
     inputs = model.inputs(lists)
     assert len(inputs.chunks(lists.row_numbers, lists.offsets[:-1], 24)) > 50
-    model.error, model.fails_at = error, 4
+    model.fails_at = 4
     model.train()
-    with pytest.raises(type(error), match="an error of its own"):
+    with pytest.raises(RuntimeError, match="an error of its own"):
         score_lists(model, inputs, lists, budget=24)
     assert len(model.seen) < 4 + 3 * threads, "nobody went on for long"
     assert model.training
@@ -134,9 +121,7 @@ def test_scoring_needs_less_memory_with_one_thread_and_smaller_chunks(
         found = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=400)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     said = [record.getMessage() for record in caplog.records if "out of memory" in record.getMessage()]
-    assert said[0] == "out of memory: continuing with one thread"
-    assert len(said) > 1
-    assert all("a budget of" in line for line in said[1:])
+    assert said and all("continuing with one thread and a budget of" in line for line in said)
     used[0] = 1000
     with pytest.raises(UserError, match="one document at a time"):
         score_lists(model, model.inputs(lists), lists, budget=400)
@@ -147,7 +132,7 @@ def test_scoring_computes_equal_pairs_once(model_folder: Path) -> None:
     model = watched(model_folder)
     texts = ["", "heat transfer", "", "a plate", "heat transfer", ""]
     ranked = model.rank("wing", texts)
-    assert sum(pairs for _, _, pairs in model.seen) == 3
+    assert sum(model.seen) == 3
     scores = {entry["corpus_id"]: entry["score"] for entry in ranked}
     assert scores[0] == scores[2] == scores[5] and scores[1] == scores[4]
     ties = [entry["corpus_id"] for entry in ranked if not texts[entry["corpus_id"]]]
@@ -156,4 +141,4 @@ def test_scoring_computes_equal_pairs_once(model_folder: Path) -> None:
     pairs = [("wing", "heat"), ("jet", "heat"), ("wing", "heat"), ("heat", "wing")]
     found = model.predict(pairs)
     assert found[0] == found[2] and len(set(found.tolist())) == 3
-    assert sum(rows for _, _, rows in model.seen) == 3
+    assert sum(model.seen) == 3

@@ -61,12 +61,6 @@ def test_positions_of_roberta_begin_behind_the_padding(folder: Path) -> None:
     assert torch.isfinite(torch.from_numpy(full.predict([("heat " * 99, "flow " * 99)]))).all()
 
 
-def test_folder_without_tokenizer_is_refused(folder: Path) -> None:
-    for file in [*folder.glob("tokenizer*"), *folder.glob("vocab*"), *folder.glob("special*")]:
-        file.unlink()
-    refused(folder, "a model folder without a tokenizer")
-
-
 def test_tokenizer_without_a_template_for_pairs_is_refused(folder: Path) -> None:
     from tokenizers.processors import TemplateProcessing
 
