@@ -45,10 +45,16 @@ need_no_arrow()
 from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, load_all
 from rerank.models.scorer import score_lists
-from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.forward import UNLIMITED, ScoringModule, graph_bytes, tokens_that_fit
+from rerank.training.accumulate import (
+    UNLIMITED,
+    GradientAccumulator,
+    MemoryLimits,
+    ScoringModule,
+    graph_bytes,
+    tokens_that_fit,
+)
+from rerank.training.batches import Targets
 from rerank.training.launch import make_accelerator
-from rerank.training.targets import Targets
 
 LOSSES = ("SmoothINDCG", "ApproxNDCG", "NeuralNDCG", "LambdaLoss", "RankNet", "ListMLE", "ListNet")
 

@@ -85,8 +85,7 @@ class TrainConfig:
             and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.
         patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
         checkpoint_every: optimizer steps between checkpoints. Ctrl-C and SIGTERM write one as well.
-        tracker: trackers of Accelerate to log to as well, such as [tensorboard] or [wandb, mlflow]; None is TensorBoard
-            if it is installed (events are in the run folder), [] is none.
+        tracker: trackers of Accelerate to log to, next to ``metrics.jsonl``, such as [tensorboard] or [wandb, mlflow].
     """
 
     data: Data
@@ -108,7 +107,7 @@ class TrainConfig:
     test: bool = True
     patience: Count | None = None
     checkpoint_every: Count = 200
-    tracker: list[str] | None = None
+    tracker: list[str] = field(default_factory=list)
 
 
 def check_values(options: Any, loss: object, *, trees: bool = False) -> None:

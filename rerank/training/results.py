@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import Evaluator, PerQuery
 from rerank.evaluation.paired import compare_values, shown_difference
@@ -24,8 +23,8 @@ from rerank.models.interpolated import Interpolated
 from rerank.progress import log
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_json, write_json
+from rerank.training.batches import ActiveTerm, MicroBatchLoss, Targets
 from rerank.training.config import TrainConfig
-from rerank.training.targets import ActiveTerm, MicroBatchLoss, Targets
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -217,8 +216,6 @@ def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:
     """Return the mean of a loss over the lists that carry a signal, at these scores."""
     targets = Targets(lists, loss)
     usable = targets.usable()
-    if not len(usable):
-        raise UserError("validation: no list has a signal for the loss; leave select_epoch_by out")
     samples, terms = targets.samples(usable, seed), [ActiveTerm(0, 1.0, len(usable))]
     flat = torch.from_numpy(np.concatenate([scores[sample.rows] for sample in samples]))
     return float(MicroBatchLoss(samples, terms, targets, flat.device)(flat.float()))

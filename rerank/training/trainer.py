@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import torch
@@ -26,15 +25,19 @@ from rerank.settings.described import described
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder
-from rerank.training.accumulate import GradientAccumulator, not_finite
-from rerank.training.batches import Batches
+from rerank.training.accumulate import (
+    GradientAccumulator,
+    ScoringModule,
+    has_unused_parameters,
+    not_finite,
+    tokens_that_fit,
+)
+from rerank.training.batches import Batches, Targets, check_sampler
 from rerank.training.checkpoint import State, check_weights, load_checkpoint, register_state, save_checkpoint
 from rerank.training.config import Optimization
-from rerank.training.forward import ScoringModule, has_unused_parameters, tokens_that_fit
 from rerank.training.launch import agree, chosen_precision, describe_batch, make_accelerator, micro_batch_size
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
-from rerank.training.targets import Targets, check_sampler
 
 
 class Trainer:
@@ -55,10 +58,6 @@ class Trainer:
         check_sampler(splits.train, config.sampler)
         self.targets = Targets(splits.train, self.loss)
         self.usable = self.targets.usable(config.sampler)
-        if not len(self.usable):
-            raise UserError(f"data.train: no list of {splits.train} has anything to learn from")
-        usual = ["tensorboard"] if find_spec("tensorboard") else []
-        self.trackers = usual if config.tracker is None else config.tracker
 
     def run(self) -> Results:
         config = self.config
@@ -111,7 +110,7 @@ class Trainer:
                 self._inputs[split] = self.model.inputs(lists)
         self.precision, why = chosen_precision(config.precision, self.model.bf16)
         unused = several and has_unused_parameters(self.model, self._inputs["train"], train)
-        self.accelerator = make_accelerator(self.precision, self.folder.path, self.trackers, unused)
+        self.accelerator = make_accelerator(self.precision, self.folder.path, config.tracker, unused)
         self.main = self.accelerator.is_main_process
         self.batches = Batches(
             train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
@@ -305,16 +304,15 @@ class Trainer:
     def _log(self, state: State, values: dict[str, Any]) -> None:
         if self.main:
             self.folder.add_metrics({"step": state.step, **values})
-        if self.trackers:
+        if self.config.tracker:
             numbers = {name: value for name, value in flat(values).items() if isinstance(value, int | float)}
             self.accelerator.log(numbers, step=state.step)
 
     def _start_trackers(self, state: State) -> None:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
-        if self.trackers:
-            settings = flat(described(self.config)) if self.trackers != ["tensorboard"] else None
+        if self.config.tracker:
             purge = {"purge_step": state.step + 1} if state.step else {}
-            self.accelerator.init_trackers("rerank", settings, {"tensorboard": purge})
+            self.accelerator.init_trackers("rerank", flat(described(self.config)), {"tensorboard": purge})
 
     def _end_trackers(self) -> None:
         """Finish them without Accelerate's ``end_training``, which would end the group of processes, too."""

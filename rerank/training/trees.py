@@ -19,13 +19,11 @@ from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
 from rerank.models.vectors.trees import Gain, Trees
 from rerank.progress import log, tqdm
-from rerank.stops import Stopped, name_of
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
-from rerank.training.batches import pad
+from rerank.training.batches import CPU_ELEMENTS, ActiveTerm, MicroBatchLoss, Targets, bucket_by_length, pad
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
-from rerank.training.targets import CPU_ELEMENTS, ActiveTerm, MicroBatchLoss, Targets, bucket_by_length
 
 
 class TreeTrainer:
@@ -51,8 +49,6 @@ class TreeTrainer:
         targets = Targets(splits.train, config.loss or ListNet())  # their own objective learns from what ListNet does
         usable = targets.usable()
         self.skipped = len(splits.train) - len(usable)
-        if not len(usable):
-            raise UserError(f"data.train: no list of {splits.train.store} has anything to learn from")
         self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
 
     def run(self) -> Results:
@@ -64,11 +60,7 @@ class TreeTrainer:
         self.folder.cut_metrics(0)
         log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
-        try:
-            self._train(None if validation is None else Monitor(validation, self.monitor))
-        except Stopped as stop:
-            said = f"stopped by {name_of(stop.number)}; the same command trains {self.folder.path} from the start again"
-            raise Stopped(stop.number, said) from None
+        self._train(None if validation is None else Monitor(validation, self.monitor))
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
         best = type(self.model).load(self.folder.best)

@@ -26,11 +26,9 @@ from rerank.features.letor import letor_lists
 from rerank.lists.sampling import Full
 from rerank.lists.view import Lists
 from rerank.models.scorer import Scorer
-from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.batches import Batches
-from rerank.training.forward import ScoringModule
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits, ScoringModule
+from rerank.training.batches import Batches, Targets
 from rerank.training.launch import make_accelerator
-from rerank.training.targets import Targets
 from scripts.bench.common import head, parser_of, row
 
 LISTS, STEPS = 8, 20

@@ -54,11 +54,9 @@ from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
 from rerank.retrieval.runs import write_run
 from rerank.storage.arrow import Array
-from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.batches import ListSample
-from rerank.training.forward import ScoringModule
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits, ScoringModule
+from rerank.training.batches import ListSample, Targets
 from rerank.training.launch import make_accelerator
-from rerank.training.targets import Targets
 
 Texts = list[tuple[str, str]]
 Score = Callable[[Texts], Any]

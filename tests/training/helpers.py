@@ -22,11 +22,9 @@ from rerank.lists import Lists
 from rerank.lists.sampling import Full
 from rerank.losses.base import Loss
 from rerank.models.scorer import Scorer
-from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.batches import Batches, ListSample
-from rerank.training.forward import UNLIMITED, ScoringModule
+from rerank.training.accumulate import UNLIMITED, GradientAccumulator, MemoryLimits, ScoringModule
+from rerank.training.batches import Batches, ListSample, Targets
 from rerank.training.launch import make_accelerator
-from rerank.training.targets import Targets
 from tests.close import gradients_of
 from tests.forked import ranks
 

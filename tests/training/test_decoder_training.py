@@ -6,16 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
-from rerank import Decoder, Lists, LoRA
-from rerank.kernels.memory import kept
+from rerank import Decoder
 from rerank.models.load import load_model
-from rerank.training.forward import ChunkedForward, ScoringModule, backpropagate
-from rerank.training.launch import make_accelerator
 from tests.builders import make_decoder, make_lists, train
-from tests.close import gradients_of
 from tests.training.helpers import assert_same, metrics, stopping_at
 
 
@@ -53,29 +48,3 @@ def test_adapters_learn_and_resume_bit_for_bit(decoder: Path, tmp_path: Path) ->
     best = load_model(tmp_path / "stopped" / "best", interpolate=False)
     card = (tmp_path / "stopped" / "best" / "README.md").read_text(encoding="utf-8")
     assert isinstance(best, Decoder) and "from rerank import Decoder" in card
-
-
-@pytest.mark.parametrize("head", ["yes_no", "hf"])
-def test_cached_gradient_of_decoder_equals_full_in_constant_memory(head: str, tmp_path: Path) -> None:
-    folder = make_decoder(tmp_path / "model", head=head)
-    lists: Lists = make_lists(tmp_path, [40])
-    model = Decoder(str(folder), lora=LoRA(rank=2), document_length=16)
-    torch.manual_seed(1)
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.1)
-    inputs, found, peaks = model.inputs(lists), {}, {}
-    for cached in (False, True):
-        for count in (10, 40):
-            model.zero_grad(set_to_none=True)
-            accelerator = make_accelerator("fp32")
-            pairs = ChunkedForward(accelerator, ScoringModule(model), inputs, np.arange(count), np.zeros(1, int), 256)
-            with kept(model) as graphs:
-                backpropagate(
-                    cached, pairs, lambda s: (s * torch.arange(len(s)).cos()).sum() + s.logsumexp(0), last=True
-                )
-            peaks[cached, count] = graphs.peak
-        found[cached] = gradients_of(model)
-    assert found[False] and all("lora" in name or "score" in name for name in found[False])
-    torch.testing.assert_close(found[True], found[False], rtol=1e-4, atol=1e-5)
-    assert peaks[True, 40] < 1.2 * peaks[True, 10] < peaks[False, 40] / 2

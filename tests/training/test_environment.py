@@ -38,7 +38,7 @@ def test_run_folder_records_the_environment(tmp_path: Path, tiny_model: Path) ->
 
 def test_tensorboard_logs_the_metrics(tmp_path: Path, tiny_model: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    folder = run(tmp_path, tiny_model)
+    folder = run(tmp_path, tiny_model, "--tracker=[tensorboard]")
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     events = accumulator.EventAccumulator(str(folder / "rerank"), size_guidance={"scalars": 0}).Reload()
     found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import rerank
 from rerank import losses
@@ -22,17 +17,13 @@ from rerank.features.letor import letor_lists
 from rerank.lists.sampling import seed_of
 from rerank.losses import DirectMetric, TwinSigmoidAP
 from rerank.losses.base import Loss
-from rerank.models.scorer import score_lists
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
 from rerank.relaxations import SmoothI
 from rerank.retrieval.runs import read_run
-from rerank.training.results import mean_loss
-from rerank.training.targets import CPU_ELEMENTS, bucket_by_length
 from tests.builders import train, write_features, write_folds
-from tests.conftest import ROOT
-from tests.training.helpers import assert_near, assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
+from tests.training.helpers import assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -47,15 +38,6 @@ def options(tmp_path: Path) -> list[str]:
     ]
 
 
-@given(st.lists(st.integers(1, 1500), min_size=1, max_size=200))
-def test_bucket_by_length_groups_similar_lengths(lengths: list[int]) -> None:
-    parts = bucket_by_length(np.array(lengths), CPU_ELEMENTS)
-    assert sorted(np.concatenate(parts).tolist()) == list(range(len(lengths)))
-    for part in parts:
-        chosen = np.array(lengths)[part]
-        assert chosen.min() > 0.6 * chosen.max() or chosen.max() * (len(chosen) - 1) < CPU_ELEMENTS
-
-
 @pytest.mark.parametrize("loss", [DirectMetric("nDCG@10", SmoothI()), TwinSigmoidAP()])
 @pytest.mark.parametrize("make", [lambda: MLP(hidden=[8]), lambda: SelfAttention(8, 16, dropout=0.0)])
 def test_gradient_does_not_depend_on_budget_or_buckets(
@@ -67,7 +49,7 @@ def test_gradient_does_not_depend_on_budget_or_buckets(
     model.prepare(lists, 42)
     whole = gradients(model, lists, loss, token_budget=10**6)
     for budget, micro, elements in ((7, None, 10**6), (10**6, 2, 1), (10**6, None, 1), (1, 1, 40)):
-        monkeypatch.setattr("rerank.training.targets.CPU_ELEMENTS", elements)
+        monkeypatch.setattr("rerank.training.batches.CPU_ELEMENTS", elements)
         parts = gradients(model, lists, loss, token_budget=budget, micro_batch_size=micro)
         assert parts[0] == pytest.approx(whole[0], rel=1e-5)
         torch.testing.assert_close(parts[1], whole[1], rtol=1e-4, atol=1e-6)
@@ -116,21 +98,6 @@ def test_interrupted_run_resumes(options: list[str], tmp_path: Path) -> None:
     assert_same_runs(parts, whole)
 
 
-@pytest.mark.slow
-def test_two_processes_train_as_one(options: list[str], tmp_path: Path) -> None:
-    """Those that torchrun itself starts; elsewhere `together` does."""
-    options = [*options, "--checkpoint_every=1"]
-    train([*options, f"--output={tmp_path / 'one'}"])
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"]
-    config = f"--config={tmp_path / 'one' / 'config.yaml'}"
-    script = str(ROOT / "scripts" / "train.py")
-    subprocess.run([*launch, script, config, f"--output={tmp_path / 'two'}"], check=True, timeout=300)
-    assert_near(weights(tmp_path / "two"), weights(tmp_path / "one"), last="layers.2.bias")
-    one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("one", "two"))
-    found = [of["validation"]["model"]["mean"] for of in (one, two)]
-    assert found[0] == pytest.approx(found[1], abs=1e-6)
-
-
 def test_batch_norm_is_refused_in_several_processes(
     options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,17 +129,14 @@ def test_epoch_by_loss_saves_the_lowest_validation_loss(loss: str, options: list
     logged = [line["validation_loss"] for line in metrics(run) if "validation_loss" in line]
     assert len(logged) == 6 and len(set(logged)) == 6
     lists = letor_lists(tmp_path / "made" / "Fold1" / "vali.txt")
-    model = MLP.load(run / "best")
-    scores = score_lists(model, model.inputs(lists), lists)
-    found = mean_loss(getattr(losses, loss)(), lists, scores, 42)
-    by_hand = []
+    scores = MLP.load(run / "best").predict(lists)
+    criterion, by_hand = getattr(losses, loss)(), []
     for i in range(len(lists)):
         row, seed = slice(lists.offsets[i], lists.offsets[i + 1]), seed_of(42, 0, lists.query_ids[i])
         one = torch.from_numpy(scores[row])[None], torch.from_numpy(lists.grades[row].astype(np.float32))[None]
-        if getattr(losses, loss)().learnable(one[1], torch.ones_like(one[0], dtype=torch.bool)).item():
-            by_hand.append(float(getattr(losses, loss)()(*one, seeds=torch.tensor([seed]))))
-    assert found == pytest.approx(np.mean(by_hand), rel=1e-5)
-    assert found <= min(logged) + 1e-5, "or lower, before the first step"
+        if criterion.learnable(one[1], torch.ones_like(one[0], dtype=torch.bool)).item():
+            by_hand.append(float(criterion(*one, seeds=torch.tensor([seed]))))
+    assert np.mean(by_hand) <= min(logged) + 1e-5, "or lower, before the first step"
 
 
 def test_epoch_by_last_saves_the_last_epoch(options: list[str], tmp_path: Path) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rerank.commands.cli import main
 from rerank.evaluation.measures import evaluate
-from rerank.lists.folds import FoldsData
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.runs import read_run
 from rerank.training.results import Measured, Results
@@ -29,28 +27,6 @@ def test_rerank_logs_the_difference_from_the_first_stage(
     values = [evaluate(run, lists.qrels, "nDCG@10").mean["nDCG@10"] for run in (read_run(output), lists.run())]
     line = f"nDCG@10 {values[0]:.4f}, first stage bm25 {values[1]:.4f}, difference {values[0] - values[1]:+.4f} ["
     assert any(line in message for message in caplog.messages)
-
-
-def test_trees_log_their_results_next_to_the_first_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("lightgbm")
-    lists = make_lists(tmp_path)
-    lists.store.add_column("dense", np.random.default_rng(0).normal(size=lists.size).astype(np.float32))
-    words = ["train", "--data=FoldsData", f"--data.lists={lists.store.folder}", "--data.fold=1", "--data.folds=3"]
-    words += ["--model=LightGBM", "--model.columns=[dense]", "--model.trees=3", "--model.min_data_in_leaf=1"]
-    splits = FoldsData(str(lists.store.folder), 1, 3).splits(42)
-    parts = {"validation": splits.validation, "test": splits.test}
-    names = "nDCG@10 nDCG AP RR P@10"
-    first_stage = {
-        name: evaluate(part.run("bm25"), part.qrels or {}, names).mean for name, part in parts.items() if part
-    }
-    with caplog.at_level(logging.INFO, "rerank"):
-        assert main([*words, "--monitor=nDCG@10", "--tracker=[]", f"--output={tmp_path / 'run'}"]) == 0
-    found = Results.load(tmp_path / "run" / "results.json")
-    assert caplog.messages[-len(str(found).splitlines()) :] == str(found).splitlines()
-    for split, name in ((found.validation, "validation"), (found.test, "test")):
-        assert "start" not in split and split["first_stage"].mean == pytest.approx(first_stage[name])
-        expected = split["model"].mean["nDCG@10"] - split["first_stage"].mean["nDCG@10"]
-        assert split["model"].difference == pytest.approx(expected)
 
 
 def test_results_round_trip(tmp_path: Path) -> None:

@@ -21,10 +21,9 @@ from rerank.losses import DirectMetric
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.training import launch, trainer
-from rerank.training.accumulate import GradientAccumulator, MemoryLimits
-from rerank.training.forward import ScoringModule
-from rerank.training.targets import Targets
-from tests.builders import random_run, train, write_collection, write_features
+from rerank.training.accumulate import GradientAccumulator, MemoryLimits, ScoringModule
+from rerank.training.batches import Targets
+from tests.builders import random_run, train, write_collection
 from tests.close import gradients_of
 from tests.training.helpers import assert_equal, assert_near, by_two, gradients, stopping_at, whole_batch
 
@@ -82,18 +81,11 @@ def test_gradient_of_two_processes_with_unequal_lists_is_that_of_one(
         assert_equal(found, whole[1])
 
 
-@pytest.mark.parametrize("kind", ["text", "vectors"])
-def test_sharded_run_resumes_and_ends_as_one_process(
-    kind: str, tiny_model: Path, lists: Lists, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sharded_run_resumes_and_ends_as_one_process(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
     words = ["--loss=SmoothINDCG", "--epochs=2", "--batch_size=3", "--checkpoint_every=2", "--tracker=[]"]
     words += ["--precision=fp32", "--data.validation_fraction=0.3"]
-    if kind == "text":
-        words += ["--data=ListsData", f"--data.train={lists.store.folder}", "--model=CrossEncoder"]
-        words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]
-    else:
-        words += ["--data=LetorData", f"--data.train={write_features(tmp_path / 'train.txt')}", "--model=MLP"]
-        words += ["--model.hidden=[8]"]
+    words += ["--data=ListsData", f"--data.train={lists.store.folder}", "--model=CrossEncoder"]
+    words += [f"--model.name={tiny_model}", "--model.query_length=8", "--model.document_length=24"]
     train([*words, f"--output={tmp_path / 'one'}"])
 
     def shards(process: int) -> int:

@@ -21,8 +21,6 @@ from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
-from rerank.training.config import Optimization
-from rerank.training.trainer import make_optimizer
 from tests.builders import make_lists, train
 from tests.training.helpers import gradients
 
@@ -43,13 +41,6 @@ def test_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Li
     found: dict[str, Tensor] = gradients(model, lists, LOSS)[1]
     assert found["network.classifier.weight"].norm() > 1e-4
     assert found["start.weights"].norm() > 1e-4
-
-
-def test_start_weights_have_the_heads_rate_and_no_decay(tiny_model: Path) -> None:
-    model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
-    optimizer = make_optimizer(model, Optimization(head_lr=0.25, weight_decay=0.5))
-    group = next(g for g in optimizer.param_groups if any(p is model.start.weights for p in g["params"]))
-    assert (group["lr"], group["weight_decay"]) == (0.25, 0.0)
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
-from rerank.training.batches import Batches, pad
-from rerank.training.targets import Targets
+from rerank.training.batches import Batches, Targets, pad
 from tests.close import gradients_of
 from tests.training.helpers import gradients
 

@@ -92,7 +92,7 @@ def test_stopped_run_resumes_bit_for_bit(
 @pytest.mark.parametrize(("processes", "kills"), [(1, 6), (2, 3)])
 def test_killed_run_resumes_bit_for_bit(processes: int, kills: int, options: list[str], tmp_path: Path) -> None:
     """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
-    command = ["train", *options, f"--epochs={8 * kills}", "--checkpoint_every=1", "--tracker=null"]
+    command = ["train", *options, f"--epochs={8 * kills}", "--checkpoint_every=1", "--tracker=[tensorboard]"]
     alone, killed, rng, moments = tmp_path / "alone", tmp_path / "killed", random.Random(0), set()
     together(processes, [*command, f"--output={alone}"])
     for _ in range(kills):

@@ -23,12 +23,11 @@ from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.settings.described import described
 from rerank.storage.fingerprint import resolve
-from rerank.training.batches import pad
+from rerank.training.batches import Targets, check_sampler, pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import resolve_data
-from rerank.training.targets import Targets, check_sampler
 from rerank.training.trees import Objective
 from tests.builders import make_lists
 from tests.training.helpers import gradients

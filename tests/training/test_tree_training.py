@@ -19,10 +19,10 @@ from rerank.losses import TwinSigmoidNDCG as TwinSigmoid
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import Term, Terms
 from rerank.models.load import load_model
-from rerank.models.vectors.trees import LightGBM, Trees
+from rerank.models.vectors.trees import Trees
 from rerank.relaxations import SmoothI
 from rerank.storage.files import read_json
-from rerank.training.targets import Targets
+from rerank.training.batches import Targets
 from rerank.training.trees import Monitor, Objective
 from tests.builders import train, write_features
 from tests.training.helpers import metrics
@@ -191,17 +191,6 @@ def test_without_validation_all_trees_are_kept(options: list[str], tmp_path: Pat
     rest = [option for option in options if not option.startswith("--data")]
     assert train([*data, *rest, f"--output={tmp_path / 'run'}"]) == {}
     assert json.loads((tmp_path / "run" / "best" / "rerank.json").read_text())["trees"] == 30
-
-
-@pytest.mark.parametrize("loss", [SmoothINDCG(), TwinSigmoid(), LambdaLoss()], ids=name)
-def test_objective_learns_from_equal_scores(loss: Loss, lists: Lists) -> None:
-    model, made, monitor = LightGBM(num_leaves=7, learning_rate=0.2), objective(loss, lists), Monitor(lists, "nDCG")
-    start = monitor(np.zeros(lists.size))
-    model.prepare(lists)
-    model.begin(lists, None, 0, "log2", True)
-    for _ in range(25):
-        assert model.grow(made)
-    assert monitor(model.scores("train")) > start + 0.6 * (Monitor(lists, "nDCG")(lists.grades) - start)
 
 
 @pytest.mark.parametrize(
