@@ -18,7 +18,7 @@ from types import ModuleType
 
 import torch
 
-from rerank.experiments.worker import Job, Reply, do_job
+from rerank.experiments.worker import Job, do_job
 from rerank.kernels.precision import on_cpu
 from rerank.progress import log
 from rerank.settings.described import find_own_classes
@@ -33,52 +33,39 @@ class Worker:
     def __init__(self, environment: dict[str, str], log: Path) -> None:
         self._environment, self._log = environment, log
         self._pool: ProcessPoolExecutor | None = None
-        self._process: int | None = None
+        self._process = 0
         self._stopping = False
 
-    def do(self, job: Job) -> Reply:
-        """Do a job; one whose process died is tried again once, from its last checkpoint."""
-        error = f"its process died (out of memory?); see {self._log}"
-        for again in (False, True):
-            try:
-                pool = self._pool or self._start()
-                if self._stopping:
-                    break
-                return pool.submit(do_job, job).result()
-            except BrokenProcessPool:
-                self._pool = self._process = None
-            if self._stopping:
-                break
-            if not again:
-                log.warning("%s: %s; trying again", job["folder"], error)
-        return {"stopped": "before it was finished"} if self._stopping else {"error": error}
+    def do(self, job: Job) -> str:
+        """Do a job; return an error, or nothing."""
+        try:
+            pool = self._pool or self._start()
+            if self._stopping:  # while the process started
+                return "stopped before it began"
+            return pool.submit(do_job, job).result()
+        except BrokenProcessPool:
+            self._pool = None
+            return f"its process died (out of memory?); see {self._log}"
 
     def _start(self) -> ProcessPoolExecutor:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _prepare, (str(self._log),))
         with STARTING, _inherited(self._environment):
             started = pool.submit(os.getpid)
-        self._pool = pool
-        self._process = started.result()
+        self._pool, self._process = pool, started.result()
         return pool
 
-    def ask_to_stop(self) -> None:
-        """Let the process write a checkpoint and stop."""
+    def stop(self, number: signal.Signals) -> None:
+        """Send a signal to the process, if there is one: SIGTERM lets it write a checkpoint."""
         self._stopping = True
-        self._send(signal.SIGTERM)
-
-    def end(self, kill: bool) -> None:
-        """End the process, in the middle of a job only by a kill."""
-        if kill:
-            self._stopping = True
-            self._send(signal.SIGKILL)
         if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process, number)
+
+    def end(self) -> None:
+        """End the process after its job."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
@@ -119,26 +106,28 @@ class Workers:
 
     Args:
         count: jobs that are done at the same time.
-        do: does a job.
-        ask_to_stop: lets jobs under way stop.
-        end: cleans up; its argument is true if jobs under way have to be killed.
+        do: does a job, and returns an error, or nothing.
+        stop: lets jobs under way stop, or kills them.
+        end: cleans up.
     """
 
     def __init__(
-        self, count: int, do: Callable[[Job], Reply], ask_to_stop: Callable[[], None], end: Callable[[bool], None]
+        self, count: int, do: Callable[[Job], str], stop: Callable[[signal.Signals], None], end: Callable[[], None]
     ) -> None:
         self._threads = ThreadPoolExecutor(count)
-        self._do, self.ask_to_stop, self._end = do, ask_to_stop, end
+        self._do, self.stop, self._end = do, stop, end
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._end(kind is not None)
+        if kind is not None:
+            self.stop(signal.SIGKILL)
+        self._end()
         self._threads.shutdown()
 
-    def submit(self, job: Job) -> Future[Reply]:
+    def submit(self, job: Job) -> Future[str]:
         """Queue a job."""
         return self._threads.submit(self._do, job)
 
@@ -152,22 +141,22 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
     for worker in reversed(workers):
         free.put(worker)
 
-    def do(job: Job) -> Reply:
+    def do(job: Job) -> str:
         worker = free.get()
         try:
             return worker.do(job)
         finally:
             free.put(worker)
 
-    def ask_to_stop() -> None:
+    def stop(number: signal.Signals) -> None:
         for worker in workers:
-            worker.ask_to_stop()
+            worker.stop(number)
 
-    def end(kill: bool) -> None:
+    def end() -> None:
         for worker in workers:
-            worker.end(kill)
+            worker.end()
 
-    return Workers(len(workers), do, ask_to_stop, end)
+    return Workers(len(workers), do, stop, end)
 
 
 def environments(jobs: int | None, cores: int, gpus: list[str]) -> list[dict[str, str]]:

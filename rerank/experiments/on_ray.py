@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rerank.errors import UserError, one_line
 from rerank.experiments.engines import Workers
-from rerank.experiments.worker import Job, Reply, do_job
+from rerank.experiments.worker import Job, do_job
 
 PASSED_ON = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH", "RERANK_HOME")
 """Environment variables that cells on other machines have as well."""
@@ -18,11 +18,11 @@ LOST = 3
 """Number of times that a cell is repeated whose machine or process was lost."""
 
 
-def do(job: Job, folder: str) -> Reply:
+def do(job: Job, folder: str) -> str:
     """Do a job on a machine of the cluster, with relative paths from the same folder as on the first machine."""
     if not (Path(folder).is_dir() and Path(job["output"]).is_dir()):
         missing, where = job["output"] if Path(folder).is_dir() else folder, os.uname().nodename
-        return {"error": f"{missing}: no such folder on {where}; Ray needs output and data on a shared disk"}
+        return f"{missing}: no such folder on {where}; Ray needs output and data on a shared disk"
     os.chdir(folder)
     from rerank.settings.described import find_own_classes
 
@@ -49,19 +49,18 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=LOST, runtime_env={"env_vars": environment})(do)
     here, running = os.getcwd(), []
 
-    def do_there(job: Job) -> Reply:
+    def do_there(job: Job) -> str:
         running.append(remote.remote({**job, "output": str(output.absolute())}, here))
         try:
-            reply: Reply = ray.get(running[-1])
+            return str(ray.get(running[-1]))
         except RayError as error:
-            return {"error": f"Ray: {one_line(error)}"}
-        return reply
+            return f"Ray: {one_line(error)}"
 
-    def cancel() -> None:
+    def cancel(_: signal.Signals) -> None:
         for reference in running:
             ray.cancel(reference)  # the cell resumes from its last checkpoint
 
-    def end(_: bool) -> None:
+    def end() -> None:
         if not connected:
             ray.shutdown()
 

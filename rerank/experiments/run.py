@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from concurrent.futures import Future, as_completed, wait
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, interpolated_name
 from rerank.experiments.engines import Workers, local_workers
 from rerank.experiments.plan import ExperimentPlan
-from rerank.experiments.worker import Job, Reply, note
+from rerank.experiments.worker import Job, note
 from rerank.progress import log
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
@@ -80,7 +81,7 @@ class Experiment:
 
     def _work(self, workers: Workers, cells: Sequence[Cell], train: bool) -> None:
         """Have cells trained, or their test lists ranked."""
-        running: dict[Future[Reply], Cell] = {}
+        running: dict[Future[str], Cell] = {}
         try:
             for cell in cells:
                 job: Job = {"settings": cell.settings, "folder": str(cell.folder.absolute())}
@@ -90,14 +91,12 @@ class Experiment:
         except Stopped as stop:
             self._stop(stop, workers, running)
 
-    def _note(self, cell: Cell, reply: Reply, train: bool) -> None:
+    def _note(self, cell: Cell, error: str, train: bool) -> None:
         self._done += train
-        results = cell.results()
-        error = f"its process was stopped ({reply['stopped']})" if "stopped" in reply else reply.get("error")
-        if error is None and results is None:
+        if not error and cell.results() is None:
             error = f"left no results in {cell.folder}; do all machines see the same disk?"
-        if error is not None or results is None:
-            self._fail(cell, str(error))
+        if error:
+            self._fail(cell, error)
         elif train:
             value = _validation(cell)
             measured = "" if value is None else f"validation {cell.monitor} {value:.4f} "
@@ -160,13 +159,13 @@ class Experiment:
         cell = Cell(group, {}, self.plan.folder(group), {}, like.cell.monitor)
         return Outcome(cell, 0, {}, self._measure(like.cell, run), seconds)
 
-    def _stop(self, stop: Stopped, workers: Workers, running: dict[Future[Reply], Cell]) -> NoReturn:
+    def _stop(self, stop: Stopped, workers: Workers, running: dict[Future[str], Cell]) -> NoReturn:
         """Let cells write their checkpoints, and say how to resume."""
         by, output = name_of(stop.number), self.plan.output
         log.warning("%s: runs stop at their next steps; once more to leave at once", by)
         for future in running:
             future.cancel()
-        workers.ask_to_stop()
+        workers.stop(signal.SIGTERM)
         wait(running, timeout=GRACE)
         trained = sum(cell.results() is not None for cell in self._every)
         said = f"stopped by {by}; {trained} of {len(self._every)} runs are trained; the same command resumes {output}"

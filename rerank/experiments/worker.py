@@ -7,7 +7,7 @@ import shutil
 import time
 import traceback
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import torch
 
@@ -19,13 +19,6 @@ from rerank.training.run_folder import CHECKPOINTS, TEST_RUN
 
 Job = dict[str, Any]
 """Settings and folder of a cell, and the fingerprint of the training; without one, its test lists are ranked."""
-
-
-class Reply(TypedDict, total=False):
-    """Outcome of a job: empty if it is done."""
-
-    error: str
-    stopped: str
 
 
 def train_cell(settings: dict[str, Any], folder: Path, fingerprint: str) -> None:
@@ -53,8 +46,8 @@ def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
         write_run(folder / TEST_RUN, lists.run(scores), tag="rerank")
 
 
-def do_job(job: Job) -> Reply:
-    """Do one job; errors are written to the cell's log and returned in a line."""
+def do_job(job: Job) -> str:
+    """Do one job; errors are written to the cell's log and returned in a line, which is empty without one."""
     folder, settings = Path(job["folder"]), job["settings"]
     try:
         if "fingerprint" in job:
@@ -62,16 +55,16 @@ def do_job(job: Job) -> Reply:
         else:
             rank_test_lists(settings, folder)
     except Stopped as stop:
-        return {"stopped": str(stop)}
+        return f"its process was stopped ({stop})"
     except Exception as error:
         message = one_line(error if isinstance(error, UserError) else f"{type(error).__name__}: {error}")
         if not isinstance(error, UserError):
             note(folder, traceback.format_exc().rstrip())
         note(folder, message)
-        return {"error": message}
+        return message
     finally:
         torch.cuda.empty_cache()  # for cells that share the GPU
-    return {}
+    return ""
 
 
 def note(folder: Path, message: str) -> None:

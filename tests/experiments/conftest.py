@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from rerank.experiments.engines import Worker
-from rerank.experiments.worker import Job, Reply, do_job
+from rerank.experiments.worker import Job, do_job
 
 FRESH = Worker.do
 LOCK = threading.Lock()
 
 
-def _do(worker: Worker, job: Job) -> Reply:
+def _do(worker: Worker, job: Job) -> str:
     with LOCK:
         return do_job(job)
 

@@ -57,12 +57,13 @@ def results(output: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_cell_is_tried_again_when_its_process_was_killed(here: Path, tmp_path: Path) -> None:
-    """The first process that trains is killed, as when memory runs out."""
+def test_cell_fails_when_its_process_is_killed_and_the_next_one_is_trained(here: Path, tmp_path: Path) -> None:
+    """The first process that trains is killed, as when memory runs out; the same command finishes the work."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "rerank.commands.cli", "experiment", "--config", str(here / "experiment.yaml")]
     command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
-    process = subprocess.Popen([*command, "--base.checkpoint_every=10"], stderr=subprocess.PIPE, text=True)
+    command += ["--base.checkpoint_every=10"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic()
     while not list(output.glob("cells/**/checkpoints/*")):
         assert time.monotonic() - waiting < 900 and process.poll() is None
@@ -70,10 +71,10 @@ def test_cell_is_tried_again_when_its_process_was_killed(here: Path, tmp_path: P
     (worker,) = (one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline()))
     worker.kill()
     _, said = process.communicate(timeout=1800)
-    assert process.returncode == 0, said
-    assert said.count("trying again") == 1
-    assert "its process died" in said
-    assert len(found(output)) == 4 + 2
+    assert process.returncode == 1 and "its process died" in said
+    assert len(found(output)) == 3 + 2
+    subprocess.run(command, stderr=subprocess.PIPE, check=True)
+    assert len(found(output)) >= 4 + 2
 
 
 @pytest.mark.slow
