@@ -108,10 +108,6 @@ def whole(lists: Lists) -> list[ListSample]:
     return [ListSample(i, np.arange(lists.offsets[i], lists.offsets[i + 1]), i) for i in range(len(lists))]
 
 
-CHAT = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}relevant:"
-"""Template of a decoder: the roles query and document."""
-
-
 def word_tokenizer(pairs: bool) -> Any:
     """Make a tokenizer of :data:`WORDS`, with BERT's template for pairs or none."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -125,7 +121,7 @@ def word_tokenizer(pairs: bool) -> Any:
             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
         )
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    names |= {} if pairs else {"eos_token": "[SEP]", "chat_template": CHAT}
+    names |= {} if pairs else {"eos_token": "[SEP]"}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **names)
 
 
