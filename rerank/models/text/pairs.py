@@ -121,11 +121,16 @@ def with_instructions(tokens: Tokens, templates: Sequence[PairTemplate]) -> tupl
     """Take the tokens around each query into the query, so that queries with different instructions share a template.
 
     Raises:
-        UserError: an instruction behind the document.
+        UserError: different instructions behind the document.
     """
     first = templates[0]
+    if all(one is first for one in templates):
+        return tokens, first
     if first.document_first or any(one.suffix.tolist() != first.suffix.tolist() for one in templates):
-        raise UserError("instruction: the model's template has it behind the document; leave instructions out")
+        raise UserError(
+            "instruction: queries have different ones, and the model's template has no place for them before the "
+            "document; give all queries the same"
+        )
     queries = [np.concatenate([one.prefix, tokens.queries[i], one.middle]) for i, one in enumerate(templates)]
     nothing = np.zeros(0, dtype=np.int64)
     own = replace(tokens, queries=Tokens.of(queries, []).queries)

@@ -24,9 +24,8 @@ from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.decoder import Decoder
 from rerank.models.text.prompt import Prompt
-from tests.builders import PROMPT, make_decoder, make_lists, with_positions
+from tests.builders import PROMPT, make_decoder, with_positions
 from tests.close import check_close, check_gradients, gradients_of
-from tests.models.independent import check_independent
 from tests.models.text.texts import PAIRS, draw_trained
 
 KINDS = ["qwen3", "qwen2", "llama", "mistral", "gemma", "gemma2", "phi3", "olmo2"]
@@ -172,13 +171,14 @@ def test_adapter_keeps_scores_when_saved_and_merged(head: str, qwen: Path, class
         loaded.merge()
 
 
-def test_lists_are_scored_as_pairs_are(qwen: Path, tmp_path: Path) -> None:
-    model, lists = Decoder(str(qwen), document_length=24), make_lists(tmp_path)
-    check_independent(model, lists, 1)
-    texts = lists.store.documents.column("text").to_pylist()
-    queries = lists.store.queries.column("text").to_pylist()
-    first = [(queries[0], texts[d]) for d in lists.documents[: lists.offsets[1]]]
-    np.testing.assert_allclose(model.predict(first), model.predict(lists)[: lists.offsets[1]], atol=0.02)
+def test_instructions_of_queries_need_a_place_before_the_document(tmp_path: Path) -> None:
+    model = Decoder(str(make_decoder(tmp_path / "model", prompt="{document}<|im_end|>{query}<|im_end|>{system}:")))
+    table = {"query": ["wing", "jet"], "document": ["heat", "flow"], "grade": [1, 0]}
+    same, other = (Lists.from_dataframe(table | {"instruction": told}) for told in (["find"] * 2, ["find", "look"]))
+    expected = model.predict(list(zip(table["query"], table["document"], strict=True)), instruction="find")
+    np.testing.assert_allclose(model.predict(same), expected, atol=0.02)
+    with pytest.raises(UserError, match=r"instruction: queries have different ones, .* before the document"):
+        model.predict(other)
 
 
 def test_seed_alone_draws_the_adapter(qwen: Path, lists: Lists) -> None:

@@ -44,16 +44,3 @@ def test_flat_pairs_are_padded_ones_without_padding(
     ids = [[2, *queries[q], 3, 3, *documents[d], 3] for q, d in zip(query[rows], document[rows], strict=True)]
     for row, start in zip(ids, found[SEQUENCES].first.tolist(), strict=True):
         assert found["input_ids"][0, start : start + len(row)].tolist() == row
-
-
-def test_chunks_on_a_gpu_are_cut_by_tokens() -> None:
-    """A text of 80 tokens does not cost the others 80 each, as it does where they are padded."""
-    template = PairTemplate(*SPECIAL, types=None, pad=1)
-    lengths = [80, *[6] * 20]
-    tokens = Tokens.of([np.array([5])], [np.full(length - 5, 7) for length in lengths])
-    counts = {}
-    for device in ("cpu", "meta"):
-        network = network_of("bert").to(device)
-        inputs = PairInputs(tokens, np.zeros(21, int), np.arange(21), template, network=network)
-        counts[device] = len(inputs.chunks(np.arange(21), np.array([0]), 200))
-    assert counts == {"cpu": 2, "meta": 1}

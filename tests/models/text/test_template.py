@@ -51,12 +51,6 @@ def test_packing_takes_everything_once_within_the_budget(lengths: list[int], bud
     assert heads == sorted(heads, reverse=True)
 
 
-def test_short_pairs_are_not_padded_to_long_ones() -> None:
-    lengths = np.array([200] * 10 + [20] * 100)
-    padded = sum(len(chunk) * lengths[chunk].max() for chunk in pack(lengths, 8192))
-    assert padded <= 1.2 * lengths.sum()
-
-
 @given(st.lists(st.integers(1, 200), max_size=60), st.integers(1, 2000))
 def test_chunks_without_padding_are_as_few_as_can_be(lengths: list[int], budget: int) -> None:
     array = np.asarray(lengths, dtype=np.int64)
