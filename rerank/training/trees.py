@@ -42,6 +42,8 @@ class TreeTrainer:
         self.model: Trees = config.model
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are trained by one process; start one, and set model.threads")
+        if config.loss is not None and not self.model.takes_losses:
+            raise UserError(f"loss: {type(self.model).__name__} has its own; leave it out, or give --model LightGBM")
         if config.tracker:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.measurer = Measurer(config, splits)

@@ -142,7 +142,7 @@ def options(tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("kind", "loss"), [("LightGBM", []), ("XGBoost", ["--loss=SmoothINDCG"])])
+@pytest.mark.parametrize(("kind", "loss"), [("LightGBM", ["--loss=SmoothINDCG"]), ("XGBoost", [])])
 def test_tree_run_folder_is_that_of_a_network(kind: str, loss: list[str], options: list[str], tmp_path: Path) -> None:
     run = tmp_path / "run"
     measures = train([*options, f"--model={kind}", *loss, f"--output={run}", "--test=false"])
@@ -216,4 +216,6 @@ def test_lists_without_grades_are_refused(options: list[str], tmp_path: Path) ->
     for loss in ([], ["--loss=ListNet"]):
         with pytest.raises(UserError, match="has anything to learn from"):
             train([*options, *loss, f"--output={tmp_path / 'run'}"])
+    with pytest.raises(UserError, match="loss: XGBoost has its own; leave it out, or give --model LightGBM"):
+        train([*options, "--model=XGBoost", "--loss=ListNet", f"--output={tmp_path / 'run'}"])
     assert not (tmp_path / "run" / "config.yaml").exists()

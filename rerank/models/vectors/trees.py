@@ -1,4 +1,4 @@
-"""Gradient-boosted trees by LightGBM or XGBoost, trained tree by tree on their objectives or any loss of ours."""
+"""Gradient-boosted trees by LightGBM, on LambdaMART or any loss of ours, or by XGBoost; trained tree by tree."""
 
 from __future__ import annotations
 
@@ -30,9 +30,6 @@ Gain = Literal["log2", "exp-log2"]
 LONGEST = 10_000
 """Documents of a list that LightGBM's lambdarank takes."""
 
-HIGHEST = 31
-"""Highest grade that XGBoost's exponential gain takes."""
-
 
 class Trees(Model):
     """An ensemble of regression trees, trained one by one: :meth:`begin`, :meth:`grow` for each tree, :meth:`keep`.
@@ -42,6 +39,7 @@ class Trees(Model):
     """
 
     package: ClassVar[str]
+    takes_losses: ClassVar[bool] = True
     file: ClassVar[str]
     smallest_leaf: ClassVar[str]
     """Keys of the configuration that limit the size of a leaf."""
@@ -258,24 +256,22 @@ class LightGBM(Trees):
 
 
 class XGBoost(Trees):
-    """LambdaMART or pairwise boosting by XGBoost (Chen and Guestrin 2016), or one of our losses.
+    """Pairwise boosting by XGBoost (Chen and Guestrin 2016), the baseline of NeuralNDCG's paper.
 
-    Without a ``loss`` in the configuration one of XGBoost's objectives is trained: ``rank:ndcg`` weights pairs by the
-    change of nDCG, with the monitor's gain as for LightGBM; ``rank:pairwise`` is RankNet's logistic loss over
-    pairs. With a ``loss`` see :class:`rerank.training.trees.Objective`. The same seed gives the same trees
-    with the same number of threads.
+    Its objective is ``rank:pairwise``, RankNet's logistic loss over pairs; :class:`LightGBM` has LambdaMART and takes
+    other losses. The same seed gives the same trees with the same number of threads.
 
     >>> XGBoost(trees=50, columns=["bm25"])
     XGBoost(trees=50, columns=['bm25'])
     """
 
     package = "xgboost"
+    takes_losses = False
     file = "model.json"
     smallest_leaf = "model.min_child_weight"
 
     def __init__(
         self,
-        objective: Literal["rank:ndcg", "rank:pairwise"] = "rank:ndcg",
         trees: Count = 1000,
         learning_rate: Positive = 0.05,
         max_depth: CountOrZero = 6,
@@ -287,11 +283,10 @@ class XGBoost(Trees):
         """Set XGBoost's parameters, under its names.
 
         Args:
-            objective: objective without a loss of ours.
             trees: largest number of trees; training with ``patience`` may stop earlier, and the best number is kept.
             learning_rate: factor of a tree's values.
             max_depth: largest depth of a tree; 0 for no limit.
-            min_child_weight: smallest sum of Hessians in a leaf; our losses have 1 per document.
+            min_child_weight: smallest sum of Hessians in a leaf.
             threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
                 of cores.
             columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
@@ -301,8 +296,8 @@ class XGBoost(Trees):
         super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
-        params = self._params("trees", "threads", "objective") | {
-            "objective": "reg:squarederror" if own else self.settings["objective"],
+        params = self._params("trees", "threads") | {
+            "objective": "rank:pairwise",
             "base_score": 0.0,
             "tree_method": "hist",
             "disable_default_eval_metric": True,
@@ -310,14 +305,6 @@ class XGBoost(Trees):
             "seed": seed,
             "verbosity": 0,
         }
-        if not own and self.settings["objective"] == "rank:ndcg":
-            params["ndcg_exp_gain"] = gain == "exp-log2"
-            top = max(int(lists.grades.max(initial=0)) for lists in (train, validation) if lists is not None)
-            if gain == "exp-log2" and top > HIGHEST:
-                raise UserError(
-                    f"--model XGBoost: grade {top} is above {HIGHEST}, the highest under the exponential gain; "
-                    "give --monitor nDCG@10, whose gain is linear, or --model.objective rank:pairwise"
-                )
         data = self._data(train)
         self._sets = {"train": data}
         if validation is not None:
@@ -336,12 +323,7 @@ class XGBoost(Trees):
 
     def grow(self, objective: Objective | None) -> bool:
         """Add a tree; returns True: XGBoost does not say whether there was something to split."""
-        data, number = self._sets["train"], self.count
-        if objective is None:
-            self.booster.update(data, number)
-        else:
-            gradient, hessian = objective(self.scores("train"))
-            self.booster.boost(data, number, grad=gradient, hess=hessian)
+        self.booster.update(self._sets["train"], self.count)
         return True
 
     def scores(self, split: Split) -> Array:
