@@ -93,6 +93,9 @@ def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
     rows = [*config.methods, *first_stage_names(config)[:1]]
     if config.baseline is not None and config.baseline not in rows:
         raise UserError(f"baseline: no method {config.baseline!r}{nearest(config.baseline, rows)}")
+    tested = config.test, config.correction, config.level
+    if config.baseline is None and config.pairs == "baseline" and tested != ("bootstrap", "holm", 0.05):
+        raise UserError("test, correction, level: nothing is compared; set baseline: NAME, or pairs: all")
     if taken := {*first_stage_names(config)} & {*config.methods}:
         raise UserError(f"methods: {min(taken)!r} is the name of another row; rename it, or set first_stage: hide")
     _check_keys("base", config.base, known)

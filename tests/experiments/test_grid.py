@@ -195,6 +195,7 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"seeds": []}, "seeds"),
         ({"jobs": 0}, "jobs"),
         ({"level": 1.0}, "level: must be in (0, 1)"),
+        ({"test": "wilcoxon", "pairs": "baseline"}, "test, correction, level: nothing is compared"),
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
         ({"methods": {"A": {"set": {"loss": "ListNot"}}}}, "did you mean 'ListNet'"),
         ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values, such as"),
@@ -214,7 +215,10 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
 def test_bad_configurations_are_one_line(
     changes: dict[str, Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["experiment", "--config", str(write_config(tmp_path, **{"baseline": None} | changes))]) == 2
+    assert (
+        main(["experiment", "--config", str(write_config(tmp_path, **{"baseline": None, "pairs": "all"} | changes))])
+        == 2
+    )
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert error.startswith("rerank: error: ")
     assert message in error
