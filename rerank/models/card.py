@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.html import in_markdown
-from rerank.models.contract import CARD
+from rerank.models.contract import CARD, INTERPOLATION, read_contract
 from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
@@ -110,10 +110,17 @@ def _inherited(base: Path | None) -> dict[str, Any]:
     return {key: known[key] for key in keys if key in known}
 
 
-def write_card(folder: Path, card: ModelCard, weights: Mapping[str, Any] | None = None) -> None:
+def write_card(folder: Path, card: ModelCard | str, weights: Mapping[str, Any] | None = None) -> None:
     """Write a model's card, with the interpolation weights that its ranker uses."""
     with atomic_write(folder / CARD) as file:
         file.write(with_interpolation(f"{str(card).rstrip()}\n", weights))
+
+
+def copy_card(source: Path, folder: Path) -> None:
+    """Copy a model's card, if it has one, with the interpolation weights of the folder that it goes to."""
+    if (source / CARD).is_file():
+        text = (source / CARD).read_text(encoding="utf-8")
+        write_card(folder, text, read_contract(folder).get(INTERPOLATION))
 
 
 def dataset_of(collection: str) -> list[str]:

@@ -5,7 +5,6 @@ No file decides what is imported: classes are found in a table of our own.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -14,18 +13,16 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.card import with_interpolation
+from rerank.models.card import copy_card
 from rerank.models.contract import (
     CALIBRATION,
-    CARD,
     CONTRACT,
     FUSION,
     INTERPOLATION,
     TRAINED_ON,
     read_contract,
-    write_contract,
 )
-from rerank.storage.files import atomic_folder, write_json
+from rerank.storage.files import atomic_folder
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -101,14 +98,6 @@ def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | N
     return model
 
 
-def copy_model(model: str | Path, folder: Path) -> None:
-    """Put a model's files into an empty folder: a folder's as they are, a published model's as ours are saved."""
-    if (Path(model) / CONTRACT).is_file():
-        shutil.copytree(model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
-    else:
-        load_model(model).save(folder)
-
-
 def write_ranker(
     model: str | Path | None,
     columns: Mapping[str, float],
@@ -116,7 +105,7 @@ def write_ranker(
     output: str | Path,
     cosines: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """Write a ranker's folder: a trained model's files and interpolation weights; see :class:`Interpolated`.
+    """Write a ranker's folder: a trained model and interpolation weights; see :class:`Interpolated`.
 
     Args:
         model: the model's folder, or its name on the hub; None for a fusion of columns alone.
@@ -128,22 +117,11 @@ def write_ranker(
     Raises:
         UserError: no such model, one that is damaged, invalid weights, or something in the folder's place.
     """
-    from rerank.models.interpolated import checked_weights
+    from rerank.models.interpolated import Interpolated
 
-    weights = {INTERPOLATION: checked_weights(model, columns, text, cosines or {})} if columns or model is None else {}
+    alone = None if model is None else load_model(model, interpolate=False)
+    ranker = Interpolated(alone, columns, text, cosines) if columns or alone is None else alone
     with atomic_folder(output) as folder:
-        if model is None:
-            write_contract(folder, {"class": FUSION} | weights)
-            return
-        source = Path(model)
-        if read_contract(source).get("class") == FUSION:
-            raise UserError(f"{model}: is a fusion of columns without a model")
-        copy_model(source, folder)
-        contract = {
-            key: value for key, value in read_contract(folder).items() if key not in (INTERPOLATION, CALIBRATION)
-        }
-        write_json(folder / CONTRACT, contract | weights)
-        if (card := folder / CARD).is_file():
-            card.write_text(
-                with_interpolation(card.read_text(encoding="utf-8"), weights.get(INTERPOLATION)), encoding="utf-8"
-            )
+        ranker.save(folder)
+        if model is not None:
+            copy_card(Path(model), folder)

@@ -59,8 +59,9 @@ def calibrate(
     from rerank.features.letor import open_lists
     from rerank.lists.folds import drawn_folds
     from rerank.lists.view import Lists
+    from rerank.models.card import copy_card
     from rerank.models.contract import CALIBRATION, CONTRACT, add_to_contract, read_contract
-    from rerank.models.load import copy_model, load_model
+    from rerank.models.load import load_model
     from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import score_shared
     from rerank.storage.files import atomic_folder
@@ -96,7 +97,8 @@ def calibrate(
         add_to_contract(Path(model), {CALIBRATION: vars(calibration)})
     else:
         with atomic_folder(output) as folder:
-            copy_model(model, folder)
+            ranker.save(folder)
+            copy_card(Path(model), folder)
             add_to_contract(folder, {CALIBRATION: vars(calibration)})
     log.info(
         "%s: probability = sigmoid(%.4g score %+.4g), from %d candidates of %d queries, %d of them relevant; "
