@@ -49,12 +49,6 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def to_csv(table: Table) -> str:
-    """Return a line per run and measure, see :meth:`Table.to_dataframe`."""
-    text: str = table.to_dataframe().to_csv(index=False)
-    return text
-
-
 def _per_query(table: Table) -> pd.DataFrame:
     """Tabulate a row per run and query, a column per measure; NaN for values left out by ``drop``."""
     frames = [scored.to_dataframe().assign(run=name) for name, scored in table.tables.items()]
@@ -62,7 +56,12 @@ def _per_query(table: Table) -> pd.DataFrame:
 
 
 FORMATS: dict[str, dict[str, Callable[[Table], str]]] = {
-    "table": {".md": Table.markdown, ".tex": Table.latex, ".csv": to_csv, ".txt": Table.text},
+    "table": {
+        ".md": Table.markdown,
+        ".tex": Table.latex,
+        ".csv": lambda table: str(table.to_dataframe().to_csv(index=False)),
+        ".txt": Table.text,
+    },
     "per_query": {
         ".tsv": lambda table: str(_per_query(table).to_csv(sep="\t", index=False)),
         ".csv": lambda table: str(_per_query(table).to_csv(index=False)),

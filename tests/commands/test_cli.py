@@ -72,7 +72,7 @@ EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
         ([*ADD, "--embed", "./none"], "no such model folder"),
         (ADD, "--embed MODEL"),
         ([*BM25, "--dense", "m", "--run", "dense=BAD"], "column of --dense is called dense"),
-        ([*EVALUATE, "--tests", "t-test"], "tests: has no effect without a baseline"),
+        ([*EVALUATE, "--test", "wilcoxon"], "test: has no effect without a baseline"),
         ([*EVALUATE, "--correction", "none"], "correction: has no effect without a baseline"),
     ],
 )

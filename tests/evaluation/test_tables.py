@@ -58,7 +58,7 @@ def test_json_holds_everything_at_full_precision(found: Table) -> None:
 
 
 def test_csv_has_a_line_per_run_and_measure(found: Table) -> None:
-    read = list(csv.DictReader(export.to_csv(found).splitlines()))
+    read = list(csv.DictReader(export.format_of("table.csv", "table")(found).splitlines()))
     assert [(row["run"], row["measure"]) for row in read] == [(n, m) for n in found.tables for m in found.measures]
     for row in read:
         table = found.tables[row["run"]]
