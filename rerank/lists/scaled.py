@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from rerank.storage.arrow import Array, blocks, list_numbers, ranges
+from rerank.storage.arrow import Array, list_numbers
 
 SCALED = ":z"
 """Between a column and a number of candidates; a column's own name has no colon."""
@@ -14,31 +12,10 @@ SCALED = ":z"
 LARGEST = 1e30
 """Bound of z, so that it is finite in float32."""
 
-AT_ONCE = 1 << 20
-"""Candidates whose z is computed together."""
-
 
 def scaled(column: str, depth: int) -> str:
     """Name a column's z over the first ``depth`` candidates, such as ``bm25:z100``."""
     return f"{column}{SCALED}{depth}"
-
-
-def scaled_rows(column: Callable[[Array], Array], rows: Array, list_ends: Array, added: Array, depth: int) -> Array:
-    """Return the z of some candidates within their whole lists, ``[n]`` float32."""
-    z = np.empty(len(rows), dtype=np.float32)
-    lists, place = np.unique(np.searchsorted(list_ends, rows, side="right"), return_inverse=True)
-    starts = np.where(lists > 0, list_ends[lists - 1], 0)
-    lengths = list_ends[lists] - starts
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    order = np.argsort(place, kind="stable")
-    ends = np.searchsorted(place[order], np.arange(len(lists) + 1))
-    for first, last in blocks(offsets, AT_ONCE):
-        base, own = offsets[first], ranges(starts[first:last], lengths[first:last])
-        hidden = own >= np.repeat((list_ends - added)[lists[first:last]], lengths[first:last])
-        block = z_scores(column(own), offsets[first : last + 1] - base, hidden, depth)
-        mine = order[ends[first] : ends[last]]
-        z[mine] = block[rows[mine] - starts[place[mine]] + offsets[place[mine]] - base]
-    return z
 
 
 def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:

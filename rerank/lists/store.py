@@ -32,13 +32,16 @@ import pyarrow as pa
 from rerank.collections import Qrels, read_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
-from rerank.lists.scaled import scaled_rows
-from rerank.storage.arrow import Array, flat_batch, read_arrow
+from rerank.lists.scaled import z_scores
+from rerank.storage.arrow import Array, blocks, flat_batch, read_arrow
 from rerank.storage.files import atomic_file, read_json
 from rerank.storage.locks import exclusive_lock
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
+
+Z_ROWS = 1 << 20
+"""Candidates whose z is computed together."""
 
 MANIFEST = "manifest.json"
 QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
@@ -89,6 +92,7 @@ class Store:
         self._tables: dict[str, pa.Table] = dict(tables or {})
         self._columns: dict[str, Column] = dict(columns or {})
         self._qrels = qrels
+        self._scaled: dict[tuple[str, int], Array] = {}
         self.memory: dict[str, Any] = {}
         """Results that are computed once, such as tokens."""
 
@@ -237,7 +241,7 @@ class Store:
         """Return a store with further columns in memory, ``[T]`` each; a folder stays as it is."""
         made = {name: Column(as_column(name, values), (name,), {}) for name, values in columns.items()}
         store = copy(self)
-        store._columns = self._columns | made
+        store._columns, store._scaled = self._columns | made, {}
         return store
 
     def drop_column(self, name: str) -> None:
@@ -250,6 +254,7 @@ class Store:
         with exclusive_lock(path, wait=True):
             path.unlink(missing_ok=True)
         self._columns.pop(name, None)
+        self._scaled.clear()
 
     def _check_absent(self, name: str) -> None:
         if name in self.column_names:
@@ -282,8 +287,13 @@ class Store:
 
     def scaled(self, name: str, depth: int, rows: Array | slice = slice(None)) -> Array:
         """Return the z of a column over whole stored lists, ``[n]`` float32, for any rows."""
-        numbers = np.arange(len(self.document))[rows] if isinstance(rows, slice) else rows
-        return scaled_rows(lambda own: self.column(name, own), numbers, self.ends, self.added, depth)
+        if (key := (name, depth)) not in self._scaled:
+            offsets, added, parts = np.append(0, self.ends), self.added_rows, [np.zeros(0, np.float32)]
+            for first, last in blocks(offsets, Z_ROWS):
+                own = slice(int(offsets[first]), int(offsets[last]))
+                parts.append(z_scores(self.column(name, own), offsets[first : last + 1] - own.start, added[own], depth))
+            self._scaled[key] = np.concatenate(parts)
+        return self._scaled[key][rows]
 
     def in_memory(self) -> Store:
         """Read everything into memory, so that the folder may be deleted."""

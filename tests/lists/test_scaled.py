@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rerank.lists import scaled as scaled_module
+from rerank.lists import Lists
+from rerank.lists import store as store_module
 from rerank.lists.scaled import LARGEST, z_scores
 from tests.builders import make_lists, make_lists_with_added
 
@@ -53,7 +54,8 @@ def test_nothing_varies(values: list[float]) -> None:
 def test_neither_blocks_nor_depth_nor_order_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = make_lists(tmp_path)
     whole = lists.store.scaled("bm25", 10)
-    monkeypatch.setattr(scaled_module, "AT_ONCE", 15)
+    lists = Lists.open(tmp_path / "lists")
+    monkeypatch.setattr(store_module, "Z_ROWS", 15)
     turned = np.random.default_rng(0).permutation(lists.size)
     for rows in (np.arange(lists.size), turned, lists.top(3).row_numbers):
         np.testing.assert_array_equal(lists.store.scaled("bm25", 10, rows), whole[rows])
