@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from rerank.collections import Query, read_qrels
 from rerank.collections.demo import DemoCollection
+from rerank.collections.in_memory import Texts
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index
@@ -144,18 +144,19 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     from rerank import CrossEncoder
     from rerank.models.text.cosines import Embedder, cosines_of
 
-    shown = dict(DemoCollection(["call", "sentence"]).documents())
-    index = build_index(DemoCollection(["text", "sentence"]))
+    entries = {entry["id"]: entry for entry in DemoCollection().entries()}
+    texts = {name: f"{entry['text']}. {entry['sentence']}" for name, entry in entries.items()}
+    index = build_index(Texts(texts, {"question": question}, name="demo with sentences"))
     found = BM25().search(index, [Query("question", question)], depth=DEPTH)["question"]
     if not found:
         return "BM25 finds no function with any of these words."
-    candidates = [shown[one.id] for one in found]
-    sentences = [text.partition("\n")[2] for text in candidates]
+    candidates = [entries[one.id] for one in found]
+    sentences = [entry["sentence"] for entry in candidates]
     columns: dict[str, Any] = {"bm25": [one.score for one in found]}
     columns["minilm"] = cosines_of(question, sentences, Embedder(ENCODER))
     model = CrossEncoder.load(output / "model" / "best")
     best = [candidates[one["corpus_id"]] for one in model.rank(question, sentences, columns=columns)[:count]]
-    return "\n".join(textwrap.indent(f"{rank}. {text}", "   ").lstrip() for rank, text in enumerate(best, 1))
+    return "\n".join(f"{rank}. {one['call']}\n   {one['sentence']}" for rank, one in enumerate(best, 1))
 
 
 @contextmanager

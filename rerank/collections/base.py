@@ -47,7 +47,7 @@ class Collection(Protocol):
         """Return the judgments, or None if the collection has none."""
 
     def fingerprint(self) -> str:
-        """Return a hex digest that changes when the documents or the chosen fields change."""
+        """Return a hex digest that changes when the documents change."""
 
 
 def checked_id(value: object, where: str) -> str:

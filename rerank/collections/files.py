@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined
@@ -22,20 +22,15 @@ class FilesFolder:
     """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, queries, and judgments, if any.
 
     Queries are in ``queries.*`` or ``topics.*``, judgments in ``qrels*``; every file may be compressed. A TSV line is
-    an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), perhaps a ``title``,
-    and other fields that ``fields`` may choose.
+    an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), perhaps a ``title``.
     """
 
-    def __init__(self, path: str, fields: Sequence[str] | None = None):
-        self.name, self.folder, self.fields = f"files:{path}", Path(path).expanduser(), fields
+    def __init__(self, path: str) -> None:
+        self.name, self.folder = f"files:{path}", Path(path).expanduser()
         self.path = _only_file(self.folder, r"docs\.(tsv|jsonl)", "docs.tsv or docs.jsonl")
 
     def documents(self) -> Iterator[Document]:
-        lacking = set(self.fields or ())
-        for where, id, record in _records(self.path):
-            lacking -= record.keys()
-            yield Document(id, document_text(record, self.fields, where))
-        check_found(lacking, self.path)
+        return (Document(id, document_text(record, where)) for where, id, record in _records(self.path))
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         expected = "queries.tsv, queries.jsonl or topics.txt"
@@ -46,7 +41,7 @@ class FilesFolder:
         return read_qrels_file(_only_file(self.folder, pattern, "qrels")) if _files(self.folder, pattern) else None
 
     def fingerprint(self) -> str:
-        return digest("lines", "\0".join(self.fields or ()), file_state(self.path))
+        return digest("lines", file_state(self.path))
 
 
 class BeirFolder(FilesFolder):
@@ -56,9 +51,9 @@ class BeirFolder(FilesFolder):
     judgments.
     """
 
-    def __init__(self, path: str, fields: Sequence[str] | None = None):
+    def __init__(self, path: str) -> None:
         given = Path(path).expanduser()
-        self.name, self.folder, self.fields = f"beir:{path}", given if given.is_dir() else given.parent, fields
+        self.name, self.folder = f"beir:{path}", given if given.is_dir() else given.parent
         self.path = _only_file(self.folder, r"corpus\.jsonl", "corpus.jsonl")
         files = _files(self.folder / "qrels", r".+\.tsv")
         self.splits = list(dict.fromkeys(file.name.rpartition(".tsv")[0] for file in files))
@@ -147,14 +142,12 @@ def _tab_record(line: str, where: str) -> dict[str, object]:
     return {"_id": columns[0], "text": columns[1]}
 
 
-def document_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
-    """Join the ``fields`` of a document; by default ``title``, if it has one, and ``text``."""
-    if fields is None:
-        body = next((key for key in TEXT_KEYS if key in record), None)
-        if body is None:
-            raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text', or choose fields")
-        fields = ("title", body)
-    return joined(_field_text(record.get(key), where, key) for key in fields)
+def document_text(record: Mapping[str, object], where: str) -> str:
+    """Join the title of a document, if it has one, and its text."""
+    body = next((key for key in TEXT_KEYS if key in record), None)
+    if body is None:
+        raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text'")
+    return joined(_field_text(record.get(key), where, key) for key in ("title", body))
 
 
 def _query_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
@@ -170,9 +163,3 @@ def _field_text(value: object, where: str, field: str) -> str:
     if value is None or isinstance(value, str | int | float):
         return "" if value is None else str(value)
     raise UserError(f"{where}: {field!r} is {type(value).__name__}; expected a string")
-
-
-def check_found(lacking: Set[str], source: str | Path) -> None:
-    """Raise a UserError if some chosen fields are in no document."""
-    if lacking:
-        raise UserError(f"{source}: no document has a field {min(lacking)!r}; choose other fields")

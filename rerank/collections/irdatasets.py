@@ -24,24 +24,16 @@ def known_ids() -> list[str]:
 class IrDataset:
     """An ir_datasets id such as ``cranfield`` or ``beir/scifact/train``.
 
-    The text of a document is ir_datasets' default text, or the chosen fields. Nothing is downloaded before it is
-    needed. An unknown id is a KeyError.
+    The text of a document is ir_datasets' default text. Nothing is downloaded before it is needed. An unknown id is a
+    KeyError.
     """
 
-    def __init__(self, name: str, fields: Sequence[str] | None = None):
+    def __init__(self, name: str) -> None:
         import ir_datasets
 
         logging.getLogger("ir_datasets").addFilter(_is_news)
-        self.name, self.fields = name, fields
+        self.name = name
         self._dataset: Any = ir_datasets.load(name)
-        if fields and self._dataset.has_docs():
-            self._check_fields("documents", fields, self._dataset.docs_cls()._fields)
-
-    def _check_fields(self, part: str, fields: Sequence[str], known: Sequence[str]) -> None:
-        for field in fields:
-            if field not in known:
-                hint = f"{nearest(field, known)}; {', '.join(known)}"
-                raise UserError(f"{self.name}: {part} have no field {field!r}{hint}")
 
     def has(self, part: str) -> bool:
         """Return True if the id has ``docs``, ``queries`` or ``qrels``."""
@@ -55,14 +47,19 @@ class IrDataset:
         self._require("docs")
         with _available(self.name):
             for document in self._dataset.docs_iter():
-                yield Document(document.doc_id, _text(document, self.fields))
+                yield Document(document.doc_id, joined([document.default_text()]))
 
     def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
         self._require("queries")
-        self._check_fields("queries", fields or (), self._dataset.queries_cls()._fields)
+        known = self._dataset.queries_cls()._fields
+        if lacking := next((field for field in fields or () if field not in known), None):
+            raise UserError(
+                f"{self.name}: queries have no field {lacking!r}{nearest(lacking, known)}; {', '.join(known)}"
+            )
         with _available(self.name):
             for query in self._dataset.queries_iter():
-                yield Query(query.query_id, _text(query, fields))
+                texts = [getattr(query, field) for field in fields] if fields else [query.default_text()]
+                yield Query(query.query_id, joined(texts))
 
     def qrels(self) -> Qrels | None:
         if not self.has("qrels"):
@@ -71,11 +68,11 @@ class IrDataset:
             return self._dataset.qrels_dict()
 
     def fingerprint(self) -> str:
-        """Return a digest of the fields and of the id that the documents come from, whose files have checksums."""
+        """Return a digest of the id that the documents come from, whose files have checksums."""
         import ir_datasets
 
         self._require("docs")
-        return digest("ir_datasets", ir_datasets.docs_parent_id(self.name), "\0".join(self.fields or ()))
+        return digest("ir_datasets", ir_datasets.docs_parent_id(self.name))
 
     def missing_files(self, part: str) -> list[tuple[Path, int | None, str]]:
         """Return place, size in bytes and URL of the files of a part that are not there; manual ones have no size."""
@@ -107,10 +104,6 @@ def _downloads(handler: Any, place: Path | None = None) -> Iterator[tuple[Any, P
                 extracted = Path(vars(inner).get("_path") or vars(inner).get("_extract_path") or "")
                 if not (extracted.is_absolute() and extracted.exists()):
                     yield from _downloads(inner, extracted if extracted.is_absolute() else place)
-
-
-def _text(record: Any, fields: Sequence[str] | None) -> str:
-    return joined([record.default_text()] if not fields else [getattr(record, field) for field in fields])
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Document, Qrels, Query
-from rerank.collections.files import check_found, document_text
+from rerank.collections.files import document_text
 from rerank.collections.jvm import java_class, start_jvm
-from rerank.collections.tagged import tag_names, tagged_text
+from rerank.collections.tagged import tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
 
@@ -77,22 +77,17 @@ class LuceneCollection:
     An index has no queries and judgments of its own: name a file of them, or another collection.
     """
 
-    def __init__(self, path: str, fields: Sequence[str] | None = None):
+    def __init__(self, path: str) -> None:
         self.name = f"lucene:{path}"
-        self.fields = fields
         self.index = find_index(path)
 
     def documents(self) -> Iterator[Document]:
-        lacking = set(self.fields or ())
         with open_index(self.index) as searcher:
             for number in range(searcher.get_total_num_docs()):
                 stored = searcher.doc(number)
                 id = stored.get("id")
                 where = f"{self.index}: document {id!r}"
-                text, names = stored_text(stored.get("contents"), stored.get("raw"), self.fields, where)
-                lacking -= names
-                yield Document(id, text)
-        check_found(lacking, self.index)
+                yield Document(id, stored_text(stored.get("contents"), stored.get("raw"), where))
 
     def queries(self) -> Iterator[Query]:
         raise UserError(f"{self.name}: an index has no queries; name a file of them or another collection")
@@ -101,20 +96,14 @@ class LuceneCollection:
         return None
 
     def fingerprint(self) -> str:
-        """Return a digest of the list of segments, which have ids of their own, and the chosen fields."""
-        return digest("lucene", "\0".join(self.fields or ()), *sorted(self.index.glob("segments_*")))
+        """Return a digest of the list of segments, which have ids of their own."""
+        return digest("lucene", *sorted(self.index.glob("segments_*")))
 
 
-def stored_text(
-    contents: str | None, raw: str | None, fields: Sequence[str] | None, where: str
-) -> tuple[str, Set[str]]:
-    """Return the text of a stored document, and the names of its fields."""
-    if contents is not None and fields is None:
-        return contents, set()
+def stored_text(contents: str | None, raw: str | None, where: str) -> str:
+    """Return the text of a stored document without markup."""
+    if contents is not None:
+        return contents
     if raw is None:
-        missing = "text" if fields is None else "raw text, so that its fields cannot be told apart"
-        raise UserError(f"{where}: the index stores no {missing}; take one with stored documents")
-    if raw.lstrip().startswith("{"):
-        record = json.loads(raw)
-        return document_text(record, fields, where), record.keys()
-    return tagged_text(raw, fields), tag_names(raw) if fields else set()
+        raise UserError(f"{where}: the index stores no text; take one with stored documents")
+    return document_text(json.loads(raw), where) if raw.lstrip().startswith("{") else tagged_text(raw)

@@ -15,10 +15,10 @@ from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.collections.lucene import LuceneCollection
 from rerank.errors import NotFoundError, UserError, nearest
 
-KINDS: dict[str, Callable[..., Collection]] = {"beir": BeirFolder, "files": FilesFolder, "lucene": LuceneCollection}
+KINDS: dict[str, Callable[[str], Collection]] = {"beir": BeirFolder, "files": FilesFolder, "lucene": LuceneCollection}
 
 
-def open_collection(name: str, fields: Sequence[str] | None = None) -> Collection:
+def open_collection(name: str) -> Collection:
     """Open a collection by its name.
 
     >>> demo = open_collection("demo")
@@ -33,19 +33,17 @@ def open_collection(name: str, fields: Sequence[str] | None = None) -> Collectio
             - ``files:DIR``, a folder with ``docs.tsv`` or ``docs.jsonl``, ``queries.tsv`` or ``.jsonl``, and ``qrels``;
             - ``lucene:NAME`` or ``lucene:DIR``, the stored text of a prebuilt or own Lucene index;
             - ``demo``, the built-in collection.
-        fields: the fields that make a document's text, in this order; by default title and text, or what the
-            collection calls its text.
 
     Raises:
-        UserError: no such collection (with the nearest name), file or field.
+        UserError: no such collection (with the nearest name) or file.
     """
     kind, separator, path = name.partition(":")
     if name == "demo":
-        return DemoCollection(fields)
+        return DemoCollection()
     if path and kind in KINDS:
-        return KINDS[kind](path, fields)
+        return KINDS[kind](path)
     with suppress(KeyError):
-        return IrDataset(name, fields)
+        return IrDataset(name)
     if Path(name).expanduser().is_dir():
         raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
     known = [f"{kind}:{path}" for kind in KINDS] if separator else [*known_ids(), "demo"]

@@ -20,27 +20,17 @@ NUMBER = re.compile(r"<num>\s*(?:Number:)?\s*([^\s<]+)", re.IGNORECASE)
 LABEL = re.compile(r"\s*(?:(?:Topic|Description|Narrative):)?\s*", re.IGNORECASE)
 
 
-def tag_names(markup: str) -> set[str]:
-    """Return the names of the tags in lower case."""
-    return {match[1].lower() for match in TAG.finditer(markup) if match[1]}
-
-
-def tagged_text(markup: str, fields: Sequence[str] | None) -> str:
-    """Return a document's text, or that of the chosen tags, without tags and blank lines, entities resolved."""
-    parts = [markup]
-    if fields is not None:
-        flags = re.DOTALL | re.IGNORECASE
-        elements = [rf"<{re.escape(field)}(?:\s[^<>]*)?>(.*?)</{re.escape(field)}>" for field in fields]
-        parts = [part for element in elements for part in re.findall(element, markup, flags)]
-    text = CDATA.sub(lambda found: html.escape(found[1]), NOT_TEXT.sub(" ", "\n".join(parts)))
+def tagged_text(markup: str) -> str:
+    """Return a document's text without tags and blank lines, entities resolved."""
+    text = CDATA.sub(lambda found: html.escape(found[1]), NOT_TEXT.sub(" ", markup))
     return "\n".join(line for line in map(str.strip, html.unescape(TAG.sub(" ", text)).splitlines()) if line)
 
 
 def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[str, str, str]]:
     """Yield place, number and text of each topic of a TREC file; the title makes the text unless fields are named."""
     text = read_text(path)
-    tags = re.findall("</?top>", text.lower())
-    if tags != ["<top>", "</top>"] * (len(tags) // 2):
+    ends = re.findall("</?top>", text.lower())
+    if ends != ["<top>", "</top>"] * (len(ends) // 2):
         raise UserError(f"{path}: expected <top> and </top> in turns")
     for block in TOPIC.finditer(text):
         line, markup = text.count("\n", 0, block.start()) + 1, block[1]
@@ -54,7 +44,8 @@ def topics(path: Path, fields: Sequence[str] | None = None) -> Iterator[tuple[st
             found = re.search(rf"<{name}>(.*?)</{name}>", markup, flags)  # with markup in it, if there is some
             found = found or re.search(rf"<{name}>((?:[^<]|<(?![a-z/!]))*)", markup, flags)
             if found is None:
-                there = ", ".join(sorted(tag_names(markup) - {"num"})) or "none"
+                tags = {match[1].lower() for match in TAG.finditer(markup) if match[1]}
+                there = ", ".join(sorted(tags - {"num"})) or "none"
                 raise UserError(f"{where}: this topic has no {field}; expected <{field}>…; its tags: {there}")
             parts.append(TAG.sub(" ", LABEL.sub("", found[1], count=1)))
         yield where, checked_id(number[1], where), " ".join(html.unescape(" ".join(parts)).split())

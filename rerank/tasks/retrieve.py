@@ -73,7 +73,6 @@ def retrieve(
     queries: Queries | None = None,
     query_fields: list[str] | None = None,
     qrels: Judgments | None = None,
-    fields: list[str] | None = None,
     columns: Columns | None = None,
     add_relevant: bool = False,
     keep_self: bool = False,
@@ -107,7 +106,6 @@ def retrieve(
         query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; None takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.
-        fields: text fields of a document; None takes all.
         columns: names of the records' columns, as FIELD=COLUMN: query=question text=passage.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
         keep_self: keep a document that is the query itself (same id, and the query's text) among its candidates.
@@ -119,7 +117,7 @@ def retrieve(
     Raises:
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
-    from rerank.collections import as_qrels
+    from rerank.collections.names import as_qrels, checked_collection, open_collection
     from rerank.collections.own_queries import own_queries
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.view import Lists
@@ -144,16 +142,16 @@ def retrieve(
         opened.enter_context(exclusive_lock(folder))
         judgments = None if qrels is None else as_qrels(qrels)
         if records is not None:
-            searched = {"run": run, "search": search, "dense": dense, "fields": fields, "add_relevant": add_relevant}
+            searched = {"run": run, "search": search, "dense": dense, "add_relevant": add_relevant}
             if useless := next((option for option, value in searched.items() if value), None):
                 raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
             texts = None if queries is None else {query.id: query.text for query in _asked(queries, None, query_fields)}
             found = _of_records(records, judgments, columns, order, texts, depth)
             return found if output is None else found.save(folder, overwrite)
         if columns:
-            raise UserError("columns: name the columns of --records; a collection has fields (--fields)")
+            raise UserError("columns: these name the columns of --records; leave them out for a collection")
         assert collection is not None
-        source = _opened(collection, fields)
+        source = open_collection(collection) if isinstance(collection, str) else checked_collection(collection)
         if (own := own_queries(source, queries)) is not None:
             source, queries = own, None
         if not (forms or dense):
@@ -216,16 +214,6 @@ def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
     if folder.exists() and not is_lists_folder(folder):
         raise UserError(f"output: {output} holds no ranked lists; name another folder")
     return folder
-
-
-def _opened(collection: Source, fields: list[str] | None) -> Collection:
-    from rerank.collections.names import checked_collection, open_collection
-
-    if isinstance(collection, str):
-        return open_collection(collection, fields)
-    if fields:
-        raise UserError("fields: cannot be chosen for a collection that is an object")
-    return checked_collection(collection)
 
 
 def _named(run: Any) -> Mapping[str, Any]:

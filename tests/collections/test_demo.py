@@ -3,12 +3,13 @@ from __future__ import annotations
 import re
 
 from rerank.collections import open_collection
+from rerank.collections.demo import DemoCollection
 
 DEMO = open_collection("demo")
 TEXTS = dict(DEMO.documents())
 QUERIES = dict(DEMO.queries())
 QRELS = DEMO.qrels() or {}
-SENTENCES = dict(open_collection("demo", ["sentence"]).documents())
+SENTENCES = {entry["id"]: entry["sentence"] for entry in DemoCollection().entries()}
 
 
 def test_documents_are_the_public_library() -> None:

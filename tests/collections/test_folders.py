@@ -65,16 +65,6 @@ def test_beir_refuses_what_is_not_there(beir: Path, tmp_path: Path) -> None:
         list(open_collection(f"beir:{beir}/test").queries())
 
 
-def test_fields_choose_the_text(beir: Path) -> None:
-    default, text = open_collection(f"beir:{beir}"), open_collection(f"beir:{beir}", ["text", "_id"])
-    assert next(text.documents()) == Document("d1", "first\nd1")
-    assert default.fingerprint() != text.fingerprint()
-    with pytest.raises(UserError, match="no document has a field 'titel'"):
-        list(open_collection(f"beir:{beir}", ["titel"]).documents())
-    with pytest.raises(UserError, match=r"corpus\.jsonl:1: 'metadata' is dict"):
-        list(open_collection(f"beir:{beir}", ["metadata"]).documents())
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("compressed", ["", ".gz", ".xz"])
 def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compressed: str) -> None:
@@ -130,10 +120,3 @@ def test_bad_files_are_named_by_line(tmp_path: Path, name: str, text: str) -> No
     with pytest.raises(UserError, match=BAD[name][text]) as caught:
         list(collection.queries() if name == "queries.tsv" else collection.documents())
     assert "\n" not in str(caught.value)
-
-
-def test_tsv_has_one_field(tmp_path: Path) -> None:
-    write(tmp_path, {"docs.tsv": "1\ta\n"})
-    assert list(open_collection(f"files:{tmp_path}", ["text"]).documents()) == [Document("1", "a")]
-    with pytest.raises(UserError, match="no document has a field 'title'"):
-        list(open_collection(f"files:{tmp_path}", ["title"]).documents())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from rerank.collections.files import FilesFolder
-from rerank.storage.files import digest
+from rerank.storage.files import digest, read_lines
 
 
 class DemoCollection(FilesFolder):
@@ -14,15 +15,15 @@ class DemoCollection(FilesFolder):
 
     Documents are names with signatures, queries the first sentences of docstrings after the name of the module or
     class. A document is relevant if the sentence is its own. Queries are in an order that does not depend on names.
-
-    Args:
-        fields: the fields that make a document's text: ``text`` (the name as words, and the signature) by default,
-            ``call`` (the name with the signature) and ``sentence``.
     """
 
-    def __init__(self, fields: Sequence[str] | None = None) -> None:
-        super().__init__(str(Path(__file__).parent), fields)
+    def __init__(self) -> None:
+        super().__init__(str(Path(__file__).parent))
         self.name = "demo"
 
+    def entries(self) -> Iterator[dict[str, str]]:
+        """Yield ``id``, ``text``, ``call`` (the name with the signature) and ``sentence`` of each function."""
+        return (json.loads(line) for _, line in read_lines(self.path))
+
     def fingerprint(self) -> str:
-        return digest("demo", "\0".join(self.fields or ()), self.path)  # dates of files tell when it was installed
+        return digest("demo", self.path)  # dates of files tell when it was installed
