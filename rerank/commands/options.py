@@ -31,12 +31,8 @@ SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ
 SYMBOLS |= {"cdot": "·", "times": "×", "sum": "Σ", "le": "≤", "ge": "≥", "infty": "∞", "in": "∈", "": " "}
 """LaTeX's commands in Unicode; the empty name stands for spaces."""
 
-OWNED = {
-    "fingerprint.json": "config.yaml environment.json fingerprint.json log.txt metrics.jsonl results.json test.trec",
-    "cells": "log.txt queries.parquet results.json table.md table.tex",
-    "rerank.json": "",
-}
-"""Files of a run, an experiment and a model (all), by a file or folder that tells one."""
+OWNED = ("fingerprint.json", "cells", "rerank.json")
+"""Files and folders that tell a run, an experiment and a model."""
 
 
 class Page(NamedTuple):
@@ -127,11 +123,10 @@ def option(key: str) -> str:
 
 
 def check_output(path: str | Path) -> None:
-    """Raise a UserError for a file that a training run, an experiment or a saved model wrote."""
+    """Raise a UserError for an existing file in the folder of a training run, an experiment or a saved model."""
     file = Path(os.path.realpath(path))
-    for mark, names in OWNED.items():
-        if (file.parent / mark).exists() and file.exists() and file.name in (names.split() or [file.name]):
-            raise UserError(f"{path}: would overwrite a file of {Path(path).parent}; name another file")
+    if file.exists() and any((file.parent / mark).exists() for mark in OWNED):
+        raise UserError(f"{path}: would overwrite a file of {Path(path).parent}; name another file")
 
 
 def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:

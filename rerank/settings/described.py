@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import os
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
-from rerank.errors import NotFoundError, UserError, one_line
+from rerank.errors import UserError, one_line
 from rerank.settings.ranges import check_arguments
 
 
@@ -111,9 +110,5 @@ def find_class(path: str, base: type, where: str) -> type[Any]:
 
 def find_own_classes() -> None:
     """Make classes of the working directory importable, after everything that is installed."""
-    try:
-        here = os.getcwd()
-    except FileNotFoundError as error:
-        raise NotFoundError("the working directory was removed; change to another one") from error
-    if here not in sys.path:
-        sys.path.append(here)
+    if "" not in sys.path:
+        sys.path.append("")

@@ -22,7 +22,7 @@ def fingerprint(value: Any) -> str:
     >>> fingerprint({"epochs": 1, "lr": 1.0}) == fingerprint({"lr": 1, "epochs": 1})
     True
     """
-    text = json.dumps(resolve(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(resolve(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -33,7 +33,7 @@ def resolve(value: Any) -> Any:
     source in a script.
     """
     if isinstance(value, Described):
-        return _class_of(type(value)) | {name: resolve(inner) for name, inner in value.arguments().items()}
+        return _class_of(type(value)) | resolve(value.arguments())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: resolve(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -41,8 +41,7 @@ def resolve(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [resolve(inner) for inner in value]
     if isinstance(value, float):
-        whole = value.is_integer() and abs(value) < LARGEST_EXACT  # infinities and NaN are not integers
-        return int(value) if whole else value if value - value == 0 else str(value)
+        return int(value) if value.is_integer() and abs(value) < LARGEST_EXACT else value
     return described(value)
 
 
