@@ -126,8 +126,8 @@ def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping
     if found := re.search(r"(?:Option '|unrecognized arguments: --|Key ')([\w.-]+)", cause):
         name = ".".join(filter(None, (key, found[1])))
         if path:
-            takes = inspect.signature(find_class(path, object, key)).parameters
-            return f"{name}: {path.rpartition('.')[2]} has no {found[1]}{nearest(found[1], takes)}{see}"
+            kind = path.rpartition(".")[2]
+            return f"{name}: {kind} has no {found[1]}{_inner_option(found[1], key, path, classes)}{see}"
         options = [option.lstrip("-") for action in parser._actions for option in action.option_strings]
         return f"{'--' * ('nrecog' in cause)}{name}: unknown option{nearest_option(name, options)}{see}"
     if found := re.search(r"arguments are required: (.*)", cause):
@@ -145,6 +145,15 @@ def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping
         shown = "" if not given else f", not {'null' if given[-1] == 'None' else given[-1]}"
         return f"{key}: expected {expected}{shown}{see}"
     return f"{f'{key}: ' * bool(key)}{cause}{see}"
+
+
+def _inner_option(name: str, key: str, path: str, classes: Mapping[str, Mapping[str, type]]) -> str:
+    """Suggest an argument of a class, or of a class that one of its arguments takes."""
+    takes = inspect.signature(find_class(path, object, key)).parameters
+    for part in takes:
+        if any(name in inspect.signature(kind).parameters for kind in classes.get(part, {}).values()):
+            return f" (did you mean '--{key}.{part}.{name}'?)"
+    return nearest(name, takes)
 
 
 def nearest_option(name: str, options: Sequence[str]) -> str:

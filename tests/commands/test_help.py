@@ -150,6 +150,10 @@ LISTNET = [*START, "--loss=ListNet"]
             [*START, "--loss=DirectMetric", "--loss.relaxation=SmootI"],
             "unknown relaxation 'SmootI' (did you mean 'SmoothI'",
         ),
+        (
+            [*START, "--loss=DirectMetric", "--loss.measure=nDCG", "--loss.relaxation=SmoothI", "--loss.alpha=3"],
+            "loss.alpha: DirectMetric has no alpha (did you mean '--loss.relaxation.alpha'?)",
+        ),
         ([*LISTNET, "--model=CrosEncoder"], "model: unknown model 'CrosEncoder' (did you mean 'CrossEncoder'?)"),
         ([*LISTNET, "--model.query_length=q"], "model.query_length: expected a whole number, not q"),
         ([*LISTNET, "--tracker=x"], "tracker: expected a list, not x"),
