@@ -21,8 +21,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rerank.errors import UserError, nearest
+from rerank.serving.limits import Limits
 from rerank.serving.ranker import Body, Ranker
-from rerank.serving.server import Limits
 from rerank.storage.arrow import Array
 
 PATHS = ("/rerank", "/v1/rerank", "/v2/rerank")

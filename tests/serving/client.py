@@ -17,8 +17,8 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from rerank.serving.app import server_of
+from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
-from rerank.serving.server import Limits
 from tests.forked import Command
 
 OPEN = build_opener(ProxyHandler({}))

@@ -15,8 +15,8 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.models.scorer import SCORING_LOCK
+from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
-from rerank.serving.server import Limits
 from tests.serving.client import PATIENCE, process, read_all, thread
 
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
