@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     ),
     # evaluate
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
-    "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"'bm52': .* \(did you mean 'bm25'"),
+    "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"bm52: .* \(did you mean 'bm25'"),
     "a column or run file that is not there": (
         lambda t: rerank.evaluate(t.lists, ["bm26"]),
         r"bm26: no such run file, nor a column \(did you mean 'bm25'\?\); there are bm25",
