@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
-from rerank.commands.experiment import set_inside
 from rerank.experiments.cells import Group, point_name
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.plan import ExperimentPlan
+from rerank.settings.configs import join_configs
 
 
 def test_point_name_is_a_short_file_name() -> None:
@@ -29,8 +30,7 @@ def test_searched_class_keeps_searched_argument(search: dict[str, Any]) -> None:
     assert cell.settings["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
 
 
-def test_options_reach_into_what_is_dotted_and_a_class_comes_before_its_arguments() -> None:
-    config = ExperimentConfig(output="x", base={}, methods={"A": Method(set={"loss": "ApproxNDCG", "loss.alpha": 3})})
-    set_inside(config, [("methods.A.set.loss.alpha", "7"), ("base.loss.alpha", "5"), ("base.loss", "ApproxNDCG")])
-    assert config.methods["A"].set == {"loss": {"class_path": "ApproxNDCG", "init_args": {"alpha": 7}}}
-    assert config.base["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 5}}
+def test_class_option_comes_before_its_arguments() -> None:
+    _, settings = join_configs(["--base.loss.alpha=5", "--base.loss=ApproxNDCG"], "experiment")
+    loss = yaml.safe_load(settings)["base"]["loss"]
+    assert loss["class_path"] == "ApproxNDCG" and set(loss["init_args"]) == {"alpha"}
