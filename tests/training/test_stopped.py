@@ -158,7 +158,7 @@ def test_checkpoint_replaces_one_of_the_same_step(tmp_path: Path) -> None:
 def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str]) -> None:
     changes = {"epochs": 25, "batch_size": 3, "checkpoint_every": 100000, "monitor": "nDCG"}
     methods = {name: {"set": {"loss": name}} for name in ("PairwiseHinge", "ListNet")}
-    settings = {"methods": methods, "folds": [1], "seeds": [1, 2], "jobs": 2, "measures": "nDCG", "test": "t-test"}
+    settings = {"methods": methods, "folds": [1], "seeds": [1, 2], "jobs": 2, "measures": "nDCG"}
     config = write_experiment(tmp_path, base=short_texts(tmp_path) | changes, **settings)
     command = [sys.executable, "-m", "rerank", "experiment", config]
     output = tmp_path / "output"
