@@ -129,12 +129,12 @@ def dataset_of(collection: str) -> list[str]:
     >>> dataset_of("beir/scifact/train"), dataset_of("tomaarsen/gooaq-hard-negatives:train"), dataset_of("beir:scifact")
     (['irds/beir_scifact_train'], ['tomaarsen/gooaq-hard-negatives'], [])
     """
+    name, split, _ = collection.partition(":")
+    if split:
+        return [name] if _on_hub(name) else []
     import ir_datasets
 
-    if collection in ir_datasets.registry:
-        return [f"irds/{collection.replace('/', '_')}"]
-    name, split, _ = collection.partition(":")
-    return [name] if split and _on_hub(name) else []
+    return [f"irds/{collection.replace('/', '_')}"] if collection in ir_datasets.registry else []
 
 
 def with_interpolation(card: str, weights: Mapping[str, Any] | None) -> str:
