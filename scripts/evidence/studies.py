@@ -21,7 +21,7 @@ FRESH, STARTED = ("SciFact", "NFCorpus"), ("DL 2019", "Cranfield", "CISI", "Vasw
 """Collections on which models had a randomly initialised head, or started at BM25 and MiniLM's cosines."""
 
 COSINES = "MiniLM's cosines"
-"""What orders WikiQA's answers before training."""
+"""Method that ranks WikiQA's answers before training."""
 
 Row = list[object]
 
