@@ -46,7 +46,7 @@ FIELDS: dict[str, Relaxation] = {
 
 
 def indicator(relaxation: SoftRanks, differences: Tensor) -> tuple[Tensor, Tensor]:
-    """What stands in for "i is ahead of j", and its slope, from the rank of i in lists of these two documents."""
+    """Compute the smooth indicator of "i is ahead of j", and its slope, from the rank of i in lists of two."""
     scores = torch.stack([differences, torch.zeros_like(differences)], dim=1).requires_grad_()
     labels = torch.tensor([1.0, 0.0]).expand(scores.shape)
     rows = torch.zeros(len(scores), 1, dtype=torch.int64)
@@ -125,7 +125,7 @@ def collapse(figure: Figure) -> None:
 
 
 def gradient_fields(figure: Figure) -> None:
-    """Where each relaxation of nDCG pushes a relevant and another document, from everywhere."""
+    """Draw, over a grid of scores, how each relaxation of nDCG moves a relevant and another document."""
     fine, coarse = torch.linspace(-3, 3, 81), torch.linspace(-2.75, 2.75, 12)
     panels = figure.subplots(3, 4, sharex=True, sharey=True)
     for axes, (name, relaxation) in zip(panels.flat, FIELDS.items(), strict=True):

@@ -15,7 +15,7 @@ from rerank.commands.cli import COMMANDS, main
 
 
 def help_of(*words: str) -> str:
-    """What ``rerank WORDS`` prints."""
+    """Return what ``rerank WORDS`` prints."""
     os.environ["COLUMNS"] = "90"
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):

@@ -32,11 +32,11 @@ ROOMS = (
     "rerank.models.interpolated.Interpolated",
     "rerank.models.load.write_ranker",
 )
-"""What is public beside the package's own names."""
+"""Public names besides those of the package itself."""
 
 
 def public(what: str) -> list[str]:
-    """Dotted names.
+    """List the dotted names of what is public.
 
     Args:
         what: a module, for its ``__all__``; ``MODULE:TABLE``, for a table of classes and their modules; or one name.
@@ -53,7 +53,7 @@ def public(what: str) -> list[str]:
 
 
 def found(name: str) -> Any:
-    """The object of a dotted name."""
+    """Import the object that a dotted name names."""
     module, _, last = name.rpartition(".")
     return getattr(import_module(module), last)
 
