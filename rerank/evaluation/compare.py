@@ -56,18 +56,16 @@ def compare_runs(
     empty: Empty = "0",
     trained_on: Sequence[Any] = (),
 ) -> Table:
-    """Read judgments and runs, score the runs and compare them: ``rerank evaluate``.
+    """Read judgments and runs, score the runs and compare them; :func:`rerank.evaluate` explains the arguments.
 
-    :func:`rerank.evaluate` explains the arguments. The run of a file is named after the file, and after its folder too
-    if it is called ``run`` or the name is taken. A baseline that is not among the runs is added.
+    A run file is named after the file; a baseline that is not among the runs is added.
 
     Raises:
         UserError: invalid files or arguments.
     """
     parsed = parse_measures(measures)
     lists = qrels if isinstance(qrels, Lists) else None
-    forms = named_forms(runs, lists)
-    baseline, forms = _with_baseline(baseline, forms, lists)
+    baseline, forms = _with_baseline(baseline, named_forms(runs, lists), lists)
     judgments = judgments_of(qrels)
     source = str(lists.store) if lists is not None else str(qrels) if isinstance(qrels, str | Path) else "the qrels"
     trained = [judgments_of(one, "trained_on") for one in trained_on]
@@ -81,8 +79,8 @@ def compare_runs(
     for name, form in tqdm(forms.items(), desc="runs", disable=None, delay=2, leave=False):
         run, ties[name] = ranking(form, name, unseen, lists, source)
         tables[name] = evaluator(run, _label(form, name))
-    table = compare(tables, baseline, test, correction)
     paths = {name: str(form) for name, form in forms.items() if isinstance(form, str | Path)}
+    table = compare(tables, baseline, test, correction)
     return replace(table, paths=paths, qrels=source, ties=ties, seen=len(seen))
 
 
@@ -154,8 +152,6 @@ def is_one_run(given: Any) -> bool:
 
 def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
     """Return runs of any form by name, see :func:`compare_runs`."""
-    if runs is None and lists is not None:
-        runs = [lists.store.order] if lists.store.order else lists.store.column_names
     runs = [runs] if isinstance(runs, str | Path) else runs
     if isinstance(runs, Sequence | Mapping) and not runs:
         raise UserError("no run given; name at least one")
@@ -163,16 +159,15 @@ def named_forms(runs: Any, lists: Lists | None = None) -> dict[str, Any]:
         return {str(name): form for name, form in runs.items()}
     if not isinstance(runs, Sequence) or not all(isinstance(run, str | Path) for run in runs):
         raise UserError(f"runs: expected runs by name, such as {{'ours': scores}}, not {type(runs).__name__}")
-    named: dict[str, Any] = {}
-    for run in runs:
-        name, form = _name_run(str(run), lists, named)
+    named: dict[str, str] = {}
+    for name, form in (_name_run(str(run), lists) for run in runs):
         if name in named:
             raise UserError(f"{form}: there is a run called {name!r} already; write NAME={form}")
         named[name] = form
     return named
 
 
-def _name_run(word: str, lists: Lists | None, taken: Mapping[str, Any]) -> tuple[str, str]:
+def _name_run(word: str, lists: Lists | None) -> tuple[str, str]:
     """Split ``NAME=PATH``, or name a column after itself and a file after its stem."""
     if lists is not None and _of_lists(word, lists):
         return word, word
@@ -183,31 +178,23 @@ def _name_run(word: str, lists: Lists | None, taken: Mapping[str, Any]) -> tuple
         columns = [] if lists is None else lists.store.column_names
         nor = f", nor a column{nearest(path, columns)}; there are {', '.join(columns)}" if columns else ""
         raise NotFoundError(f"{path}: no such run file{nor}")
-    name = _stem(path)
-    if name == "run" or name in taken:
-        name = f"{Path(path).absolute().parent.name}/{name}"
-    return label or name, path
-
-
-def _stem(path: str) -> str:
-    return re.sub(r"\.(trec|run|txt|tsv|jsonl?|parquet)$", "", plain_name(Path(path)).name) or Path(path).name
+    stem = re.sub(r"\.(trec|run|txt|tsv|jsonl?|parquet)$", "", plain_name(Path(path)).name)
+    return label or stem, path
 
 
 def _with_baseline(
     baseline: str | None, forms: dict[str, Any], lists: Lists | None
 ) -> tuple[str | None, dict[str, Any]]:
-    """Return the name of the baseline, and the runs, to which a baseline that is not among them is added."""
+    """Return the baseline's name, and the runs, to which a baseline that is not among them is added."""
     if baseline is None:
         return None, forms
-    baseline = str(baseline)
-    for name, form in forms.items():
-        path = _label(form, name)
-        if baseline in (name, path, f"{name}={path}"):
-            return name, forms
+    known = {_label(form, name): name for name, form in forms.items()} | {name: name for name in forms}
+    if (word := str(baseline)) in known:
+        return known[word], forms
     try:
-        name, form = _name_run(baseline, lists, forms)
+        name, form = _name_run(word, lists)
     except NotFoundError as error:
-        raise UserError(f"baseline: {error}{nearest(baseline, forms)}") from error
-    if name in forms:
+        raise UserError(f"baseline: {error}{nearest(word, forms)}") from error
+    if forms.get(name, form) != form:
         raise UserError(f"baseline: there is a run called {name!r} already; write NAME={form}")
     return name, {name: form, **forms}

@@ -18,23 +18,22 @@ from tests.evaluation.tables import per_query
 MEASURES = ["nDCG@5", "AP", "NumRet"]
 
 
-def paths(files: Path) -> list[str]:
-    return [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
+def named(files: Path) -> list[str]:
+    return [f"bm25={files}/bm25/run.trec", f"rm3={files}/rm3/run.trec", str(files / "model.trec")]
 
 
 def test_compare_runs_agrees_with_its_parts(files: Path) -> None:
-    found = compare_runs(str(files / "qrels"), paths(files), MEASURES, baseline=paths(files)[0], empty="drop")
+    found = compare_runs(str(files / "qrels"), named(files), MEASURES, baseline="bm25", empty="drop")
     qrels = read_qrels(files / "qrels")
-    assert list(found.tables) == ["bm25/run", "rm3/run", "model"]
-    assert found.baseline == "bm25/run"
+    assert (found.baseline, list(found.tables)) == ("bm25", ["bm25", "rm3", "model"])
     tables = {name: evaluate(read_run(path), qrels, MEASURES, "drop") for name, path in found.paths.items()}
     for name, table in tables.items():
         np.testing.assert_array_equal(found.tables[name].values, table.values)
     # counts are not tested, nor is the baseline against itself
-    assert list(found.differences) == [(name, m) for name in ("rm3/run", "model") for m in ("nDCG@5", "AP")]
+    assert list(found.differences) == [(name, m) for name in ("rm3", "model") for m in ("nDCG@5", "AP")]
     for (name, measure), one in found.differences.items():
-        difference = paired(tables[name][measure][None], tables["bm25/run"][measure][None])[0][0]
-        assert one.difference == pytest.approx(tables[name].mean[measure] - tables["bm25/run"].mean[measure])
+        difference = paired(tables[name][measure][None], tables["bm25"][measure][None])[0][0]
+        assert one.difference == pytest.approx(tables[name].mean[measure] - tables["bm25"].mean[measure])
         assert (one.cohens_d, one.interval) == (cohens_d(difference), crossed_difference(difference[None]).interval)
         assert sum(one.counts) == one.queries == len(difference)
         assert one.p == p_value("t-test", difference)
@@ -43,15 +42,25 @@ def test_compare_runs_agrees_with_its_parts(files: Path) -> None:
 
 
 def test_compare_runs_finds_baseline_by_path_or_name(files: Path) -> None:
-    first = paths(files)[0]
-    for given, named in ((first, "bm25/run"), (Path(first), "bm25/run"), ("bm25/run", "bm25/run"), (None, None)):
-        found = compare_runs(str(files / "qrels"), paths(files), "AP", given)
-        assert found.baseline == named and bool(found.differences) == (named is not None)
+    first = files / "bm25" / "run.trec"
+    for given, name in (
+        (str(first), "bm25"),
+        (first, "bm25"),
+        (f"bm25={first}", "bm25"),
+        ("bm25", "bm25"),
+        (None, None),
+    ):
+        found = compare_runs(str(files / "qrels"), named(files), "AP", given)
+        assert found.baseline == name and bool(found.differences) == (name is not None)
+    added = compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP", f"first={first}")
+    assert list(added.tables) == ["first", "model"]
+    with pytest.raises(UserError, match="baseline: there is a run called 'model' already"):
+        compare_runs(str(files / "qrels"), [str(files / "model.trec")], "AP", f"model={first}")
 
 
 def test_copy_of_baseline_has_no_p_value(files: Path) -> None:
-    first, _, model = paths(files)
-    found = compare_runs(str(files / "qrels"), [first, model, f"copy={first}"], "AP", first)
+    first, _, model = named(files)
+    found = compare_runs(str(files / "qrels"), [first, model, f"copy={files}/bm25/run.trec"], "AP", "bm25")
     copy = found.differences["copy", "AP"]
     assert np.isnan(copy.p_corrected) and copy.counts == (0, 30, 0) and copy.verdict == "no difference"
 
@@ -71,15 +80,13 @@ def test_undefined_p_value_counts_as_comparison() -> None:
 
 
 def test_names_of_runs(files: Path) -> None:
-    first, second, model = paths(files)
-    assert named_forms([first, second, model]) == {"bm25/run": first, "rm3/run": second, "model": model}
-    assert named_forms([f"SmoothI={model}", f"BM25={first}"]) == {"SmoothI": model, "BM25": first}
+    first, second, model = (str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec"))
+    assert named_forms([first, model, f"RM3={second}"]) == {"run": first, "model": model, "RM3": second}
     (files / "a=b.trec").write_text((files / "model.trec").read_text())
     assert list(named_forms([str(files / "a=b.trec")])) == ["a=b"]
-    with pytest.raises(UserError, match="there is a run called 'x' already"):
-        named_forms([f"x={first}", f"x={second}"])
-    with pytest.raises(UserError, match="there is a run called"):
-        named_forms([first, first])
+    for same in ([f"x={first}", f"x={second}"], [first, second]):
+        with pytest.raises(UserError, match=r"there is a run called '(x|run)' already; write NAME="):
+            named_forms(same)
     with pytest.raises(UserError, match=r"nothing\.trec: no such run file"):
         named_forms([str(files / "nothing.trec")])
     with pytest.raises(UserError, match="no run given"):
@@ -87,13 +94,12 @@ def test_names_of_runs(files: Path) -> None:
 
 
 def test_compare_runs_fails_before_scoring(files: Path) -> None:
-    qrels, runs = str(files / "qrels"), paths(files)
+    qrels, runs = str(files / "qrels"), named(files)
     for arguments, said in [
         ({"measures": "nDGC@10"}, "unknown measure"),
-        ({"baseline": "bm26/run"}, r"baseline: bm26/run: no such run file \(did you mean 'bm25/run'"),
+        ({"baseline": "bm26"}, r"baseline: bm26: no such run file \(did you mean 'bm25'"),
         ({"baseline": f"bm25={files}/none.trec"}, "no such run file"),
         ({"test": "student"}, "expected 'bootstrap', .* not 'student'"),
-        ({"correction": "hol"}, "expected 'none', 'bonferroni' or 'holm', not 'hol'"),
         ({"empty": "2"}, "expected drop, 0 or 1"),
     ]:
         with pytest.raises(UserError, match=said):

@@ -25,10 +25,10 @@ from rerank.tasks import evaluate
 
 @pytest.fixture(scope="module")
 def found(files: Path) -> Table:
-    runs = [str(files / name) for name in ("bm25/run.trec", "rm3/run.trec", "model.trec")]
-    return compare_runs(
-        str(files / "qrels"), runs, "nDCG@5 nDCG(dcg='exp-log2') AP(rel=2) NumRet", runs[0], empty="drop"
-    )
+    runs = {name: files / path for name, path in (("bm25", "bm25/run.trec"), ("rm3", "rm3/run.trec"))}
+    runs["model"] = files / "model.trec"
+    measures = "nDCG@5 nDCG(dcg='exp-log2') AP(rel=2) NumRet"
+    return compare_runs(str(files / "qrels"), runs, measures, "bm25", empty="drop")
 
 
 def clear(name: str = "model", first: str = "base") -> Table:
@@ -42,7 +42,7 @@ def clear(name: str = "model", first: str = "base") -> Table:
 
 def test_json_holds_everything_at_full_precision(found: Table) -> None:
     read = json.loads(export.to_json(found))
-    assert read["baseline"] == "bm25/run"
+    assert read["baseline"] == "bm25"
     assert read["empty"] == "drop"
     assert read["queries"] == 30
     assert read["paths"] == found.paths
@@ -105,7 +105,7 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -
     assert f"{empty['AP(rel=2)']} for AP(rel=2)) are left out." in caption
     assert "nDCG has linear gain, as trec_eval." in caption
     assert "nDCG(dcg='exp-log2') has gain 2^y - 1." in caption
-    assert "†: differs from bm25/run, p < 0.05 by the paired t-test (Holm-corrected for 6 comparisons)." in caption
+    assert "†: differs from bm25, p < 0.05 by the paired t-test (Holm-corrected for 6 comparisons)." in caption
     assert "95% intervals: bootstrap over queries, not corrected for their number." in caption
     assert not any(" gain" in line for line in clear().caption() if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
