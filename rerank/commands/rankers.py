@@ -72,7 +72,6 @@ def evaluate(
     table: list[str] | None = None,
     per_query: str | None = None,
     html: str | None = None,
-    lists: str | None = None,
     **asked: Any,
 ) -> None:
     """Score runs against judgments; with a baseline, test differences.
@@ -81,27 +80,24 @@ def evaluate(
         json: file for all results at full precision.
         table: files for the table (.md, .tex, .csv or .txt).
         per_query: file for the values per query (.tsv or .csv).
-        html: file for a report: tables, differences per query, rankings side by side.
-        lists: lists folder with texts for the report to show.
+        html: file for a report: tables, differences per query, rankings side by side with the texts of a lists folder.
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation import export
     from rerank.report.page import evaluation_page
     from rerank.storage.files import atomic_write
 
-    if lists and not html:
-        raise UserError("lists: only a report shows it; name one with --html FILE")
     outputs = [(path, export.format_of(path, "table")) for path in table or []]
     outputs += [(json, export.to_json)] if json else []
     outputs += [(per_query, export.format_of(per_query, "per_query"))] if per_query else []
-    outputs += [(html, lambda found: evaluation_page(found, lists))] if html else []
+    outputs += [(html, evaluation_page)] if html else []
     for number, (path, _) in enumerate(outputs):
         if os.path.realpath(path) in [os.path.realpath(other) for other, _ in outputs[:number]]:
             raise UserError(f"{path}: given for two outputs; name another file for one of them")
         check_output(path)
         for run in [*asked["runs"], asked["baseline"] or ""]:
             file = run if os.path.exists(run) else run.partition("=")[2] or run
-            check_apart(path, qrels=asked["qrels"], runs=file, lists=lists)
+            check_apart(path, qrels=asked["qrels"], runs=file)
     comparison = tasks.evaluate(**asked)
     assert not isinstance(comparison, float)  # of files in a list
     for path, write in outputs:

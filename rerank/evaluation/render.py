@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +20,6 @@ MARK = "†"
 
 CORRECTED: dict[Correction, str]
 CORRECTED = {"none": "not corrected", "bonferroni": "Bonferroni-corrected", "holm": "Holm-corrected"}
-_NUMBER = re.compile(r"[<\[]?([+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _LATEX = str.maketrans(
     {character: f"\\{character}" for character in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -36,12 +34,6 @@ class TableCell(NamedTuple):
     text: str
     best: bool = False
     marks: str = ""
-
-    @property
-    def value(self) -> str:
-        """Return the leading number, by which a page sorts; empty if there is none."""
-        number = _NUMBER.match(self.text)
-        return number[1] if number else ""
 
 
 def plain(*values: object) -> list[TableCell]:

@@ -10,6 +10,7 @@
   };
 
   // Tables: the head of a column sorts by it, numbers from the largest at first; what has no number comes last.
+  const numberOf = (cell) => parseFloat(cell.textContent.replace(/^[<[]/, ""));
   for (const table of document.querySelectorAll("table.sortable")) {
     const body = table.tBodies[0];
     const heads = [...table.tHead.rows[0].cells];
@@ -17,7 +18,7 @@
       const button = make("button", { type: "button" }, ...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
-        const numbers = [...body.rows].some((row) => row.cells[column].dataset.value);
+        const numbers = column > 0 && [...body.rows].some((row) => !isNaN(numberOf(row.cells[column])));
         const first = numbers ? "descending" : "ascending";
         const second = numbers ? "ascending" : "descending";
         const order = head.getAttribute("aria-sort") === first ? second : first;
@@ -27,8 +28,8 @@
         const compare = (a, b) => {
           const [x, y] = [a.cells[column], b.cells[column]];
           if (!numbers) return sign * x.textContent.localeCompare(y.textContent, undefined, { numeric: true });
-          if (!x.dataset.value || !y.dataset.value) return !x.dataset.value - !y.dataset.value;
-          return sign * (Number(x.dataset.value) - Number(y.dataset.value));
+          if (isNaN(numberOf(x)) || isNaN(numberOf(y))) return isNaN(numberOf(x)) - isNaN(numberOf(y));
+          return sign * (numberOf(x) - numberOf(y));
         };
         body.append(...[...body.rows].sort(compare));
       });

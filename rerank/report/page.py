@@ -98,18 +98,18 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def evaluation_page(table: Table, lists: str | None = None) -> str:
-    """Render a comparison of run files, or of columns of a lists folder, with the texts of lists."""
-    judged = Lists.open(table.qrels) if is_lists_folder(Path(table.qrels)) else None
-    qrels = judgments_of(table.qrels if judged is None else judged)
+def evaluation_page(table: Table) -> str:
+    """Render a comparison of run files and columns, with the texts if the judgments are those of a lists folder."""
+    lists = Lists.open(table.qrels) if is_lists_folder(Path(table.qrels)) else None
+    qrels = judgments_of(table.qrels if lists is None else lists)
     return render_page(
         f"{len(table.tables)} runs on {'/'.join(Path(table.qrels).parts[-2:])}",
         table.sections(),
         table.tables,
         table.baseline or next(iter(table.tables)),
-        {name: ranking(form, name, qrels, judged)[0] for name, form in table.paths.items()},
+        {name: ranking(form, name, qrels, lists)[0] for name, form in table.paths.items()},
         qrels,
-        Lists.open(lists) if lists else judged,
+        lists,
     )
 
 

@@ -64,8 +64,7 @@ def report(folder: Path) -> Path:
     from rerank.commands.cli import run
 
     path = folder / "report.html"
-    options = {"qrels": folder / "lists" / "qrels.trec", "measures": "nDCG@5 AP", "baseline": "a", "html": path}
+    options = {"qrels": folder / "lists", "measures": "nDCG@5 AP", "baseline": "a", "html": path}
     words = [f"--{key}={value}" for key, value in options.items()]
-    runs = ["--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"]
-    run(["evaluate", *words, *runs, "--lists", str(folder / "lists")])
+    run(["evaluate", *words, "--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"])
     return path

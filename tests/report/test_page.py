@@ -13,18 +13,10 @@ from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.commands.cli import run
-from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.evaluation.render import Section, TableCell, queries_sentence
 from rerank.lists.view import Lists
-from rerank.report.page import (
-    ENTRIES,
-    LENGTH,
-    TOP,
-    choose,
-    render_page,
-    safe_json,
-)
+from rerank.report.page import ENTRIES, LENGTH, TOP, choose, render_page, safe_json
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.evaluation.tables import per_query
 from tests.report.conftest import NAME
@@ -135,9 +127,3 @@ def test_report_of_lists_folder_has_columns_and_texts(folder: Path, tmp_path: Pa
     assert data["runs"] == [column, "b"] and data["texts"]
     expected = evaluate(lists.run(), lists.qrels or {}, "AP")["AP"]
     assert data["values"][0][0] == pytest.approx(expected.tolist(), abs=1e-5)
-
-
-def test_options_that_cannot_work_are_told_before_anything_is_read(tmp_path: Path) -> None:
-    common = ["evaluate", "--qrels=nowhere", "--runs", "nothing.trec"]
-    with pytest.raises(UserError, match="lists: only a report shows it"):
-        run([*common, "--lists=lists"])
