@@ -43,7 +43,7 @@ from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, rando
 need_no_arrow()
 
 from rerank.lists.tokens import Tokens
-from rerank.losses import ListNet, load_all
+from rerank.losses import ListNet, Loss, load_all
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import (
     UNLIMITED,
@@ -63,9 +63,6 @@ TAIL = 1500
 
 NOT_INSTALLED = 3
 """Exit status of a section whose packages are not installed."""
-
-TO_KILL = Path("/proc/self/oom_score_adj")
-"""Linux's file that says which process to kill first if memory runs out."""
 
 
 def need(*modules: str) -> None:
@@ -336,12 +333,16 @@ def losses(here: Here) -> Iterator[str]:
     yield f"| loss, ms | {' | '.join(f'{batch} × {length}' for batch, length in sizes)} |"
     yield "|---|" + "---|" * len(sizes)
     for name in LOSSES:
-        loss, cells = load_all()[name](), []
-        for batch, length in sizes:
-            scores = torch.randn(batch, length, device=here.device, requires_grad=True)
-            labels = torch.randint(0, 3, (batch, length), device=here.device).float()
-            cells.append(f"{1e3 * here.seconds(lambda: loss(scores, labels).backward()):.2f}")  # noqa: B023
-        yield f"| {name} | {' | '.join(cells)} |"
+        loss = load_all()[name]()
+        milliseconds = [f"{1e3 * loss_seconds(here, loss, *size):.2f}" for size in sizes]
+        yield f"| {name} | {' | '.join(milliseconds)} |"
+
+
+def loss_seconds(here: Here, loss: Loss, batch: int, length: int) -> float:
+    """Time a loss with its gradient."""
+    scores = torch.randn(batch, length, device=here.device, requires_grad=True)
+    labels = torch.randint(0, 3, (batch, length), device=here.device).float()
+    return here.seconds(lambda: loss(scores, labels).backward())
 
 
 class Section(NamedTuple):
@@ -399,8 +400,6 @@ def ending(code: int) -> str:
 
 def alone(name: str, dry: bool, device: torch.device) -> None:
     """Run a section in this process and print its part of the report."""
-    if TO_KILL.exists():
-        TO_KILL.write_text("1000")  # this one, and neither the process that writes the report nor any other
     work = SECTIONS[name].work
     with tempfile.TemporaryDirectory() as folder:
         for line in work(Here(device, dry, Path(folder))):

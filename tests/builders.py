@@ -1,4 +1,4 @@
-"""Small real things for tests: a collection on disk, its lists, a tiny BERT."""
+"""Make small collections, lists and models for tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def train(words: list[str]) -> dict[str, Any]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file in a folder, by its name there."""
+    """Read all files of a folder: bytes by relative path."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -47,17 +47,17 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
 }
-"""How files are compressed, by the ends of their names."""
+"""Compression by suffix."""
 
 
 def write_packed(path: Path, content: str | bytes) -> Path:
-    """A file, compressed as its name says."""
+    """Write a file, compressed as its suffix says."""
     path.write_bytes(PACK.get(path.suffix, bytes)(content.encode() if isinstance(content, str) else content))
     return path
 
 
 def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed: int = 0) -> str:
-    """A BEIR folder of random sentences; a document is relevant (1 or 2) if it shares enough words with the query."""
+    """Write a BEIR folder of random sentences; documents that share enough words with a query are relevant (1 or 2)."""
     rng = random.Random(seed)
     texts = {f"d{i}": rng.choices(WORDS, k=rng.randint(1, 40)) for i in range(documents)}
     asked = {f"q{i}": rng.sample(WORDS, k=3) for i in range(queries)}
@@ -76,7 +76,7 @@ def write_collection(folder: Path, queries: int = 12, documents: int = 60, seed:
 
 
 def random_run(collection: str, lengths: list[int], seed: int = 0) -> Run:
-    """A run with lists of these lengths, best first."""
+    """Draw a run with lists of the given lengths, best first."""
     rng = random.Random(seed)
     source = open_collection(collection)
     documents = [document.id for document in source.documents()]
@@ -87,21 +87,21 @@ def random_run(collection: str, lengths: list[int], seed: int = 0) -> Run:
 
 
 def make_lists(folder: Path, lengths: list[int] | None = None, seed: int = 0) -> Lists:
-    """Lists of uneven lengths over a collection of ``write_collection``."""
+    """Build lists of uneven lengths over a collection of ``write_collection``."""
     collection = write_collection(folder / "collection", seed=seed)
     lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
     return build_lists(open_collection(collection), random_run(collection, lengths, seed), folder / "lists")
 
 
 def make_lists_with_added(folder: Path) -> Lists:
-    """Lists of two candidates each, and relevant documents beside them."""
+    """Build lists of two candidates each, with added relevant documents."""
     name = write_collection(folder / "c")
     run = {query: ranked[:2] for query, ranked in random_run(name, [20] * 12).items()}
     return build_lists(open_collection(name), run, folder / "lists", add_relevant=True)
 
 
 def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
-    """A BERT of two tiny layers with random weights (the same every time) and the real uncased vocabulary."""
+    """Save a BERT of two tiny layers with random weights (the same every time) and the real uncased vocabulary."""
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
@@ -127,7 +127,7 @@ def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
 
 
 def with_positions(folder: Path, count: int) -> Path:
-    """A model's folder whose tokenizer allows so many tokens."""
+    """Set the maximum number of tokens of a saved model."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -139,7 +139,7 @@ def with_positions(folder: Path, count: int) -> Path:
 def write_features(
     path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0, learnable: bool = True
 ) -> Path:
-    """A LETOR file of random lists; grades (0 to 2) follow the first two features, or nothing."""
+    """Write a LETOR file of random lists; grades (0 to 2) follow the first two features if they are learnable."""
     rng = random.Random(seed)
     lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def write_features(
 
 
 def write_folds(folder: Path, features: int = 6) -> Path:
-    """``Fold1/{train,vali,test}.txt`` of lists that can be learned."""
+    """Write ``Fold1/{train,vali,test}.txt`` with lists that can be learned."""
     for seed, name in enumerate(("train", "vali", "test"), start=1):
         write_features(folder / "Fold1" / f"{name}.txt", features=features, seed=seed)
     return folder
@@ -165,15 +165,15 @@ INSTRUCTED = f"{{system}}\n{PROMPT}"
 """Prompts of decoders that answer yes or no, with the roles of messages as places."""
 
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""How Qwen's tokenizer takes a text apart before it looks for tokens."""
+"""Pattern with which Qwen's tokenizer splits a text into words."""
 
 
 def make_decoder(
     folder: Path, kind: str = "qwen3", head: str = "yes_no", prompt: str | None = PROMPT, **settings: Any
 ) -> Path:
-    """A decoder of two tiny layers with random weights (the same every time), its vocabulary made as Qwen's was.
+    """Save a decoder of two tiny layers with random weights (the same every time) and a vocabulary like Qwen's.
 
-    Its files say how it reads a pair, and that its score compares yes and no, unless ``prompt`` is None.
+    Unless ``prompt`` is None, its files have the prompt and score a pair by comparing yes and no.
     """
     import torch
     from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
@@ -224,7 +224,7 @@ def make_decoder(
 
 
 def make_rankers(place: Path) -> dict[str, Path]:
-    """Folders of a cross-encoder, one that starts from BM25, an MLP and trees over two features."""
+    """Save a cross-encoder, one that starts from BM25, an MLP and trees over two features; return their folders."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     import rerank

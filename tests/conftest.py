@@ -82,30 +82,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> 
     return folder / "run"
 
 
-@pytest.fixture(scope="session")
-def finished_experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished experiment, two losses of an MLP on one fold with two seeds, to be read only."""
-    import yaml
-
-    from rerank.commands.cli import main
-    from tests.builders import write_folds
-
-    folder = tmp_path_factory.mktemp("experiment")
-    data = {"class_path": "LetorData", "init_args": {"path": str(write_folds(folder / "folds"))}}
-    config = {
-        "output": str(folder / "out"),
-        "base": {"data": data, "model": {"class_path": "MLP", "init_args": {"hidden": [4]}}, "epochs": 2},
-        "folds": [1],
-        "seeds": [1, 2],
-        "methods": {name: {"set": {"loss": name}} for name in ("ListNet", "RankNet")},
-        "measures": "nDCG@5 AP",
-        "jobs": 1,
-    }
-    (folder / "experiment.yaml").write_text(yaml.safe_dump(config))
-    assert main(["experiment", f"--config={folder / 'experiment.yaml'}"]) == 0
-    return folder / "out"
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this test's own."""

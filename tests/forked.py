@@ -1,7 +1,7 @@
-"""Processes without their start, which is some five seconds of importing: forks of one that has imported everything.
+"""Start processes as forks of one that has imported everything, which saves five seconds each.
 
-They are processes like any other (they are killed, hold locks, meet as torchrun's do); only what Python does before the
-first line of ours is left out. A few tests start real ones all the same, so that the start itself stays tested.
+They can be killed, hold locks and communicate like torchrun's. A few tests start real processes, too, so that the start
+itself is tested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
@@ -27,7 +27,7 @@ _context.set_forkserver_preload(["tests.warm"])
 
 
 def python(code: str, *words: str, ends: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A script in an interpreter of its own, by its exit code: ir_datasets reads its home when it is imported."""
+    """Run a script in a new interpreter, and check its exit code."""
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=300)
     assert done.returncode == ends, done.stderr
@@ -52,7 +52,7 @@ def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapp
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs tests in the background may have it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     torch.set_num_threads(int(environment.get("OMP_NUM_THREADS", "1")))
     target(*arguments)
 
@@ -88,18 +88,18 @@ class Command:
             os.kill(self.pid, number)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, when it has ended."""
+        """Wait until it has ended; return its exit code."""
         self.process.join(timeout)
         assert self.process.exitcode is not None, "it is still running"
         return self.process.exitcode
 
     @property
     def said(self) -> str:
-        """What it has written to stderr so far."""
+        """Return the text that it has written to stderr so far."""
         return self._said.read_text()
 
     def communicate(self, timeout: float | None = None) -> str:
-        """What it wrote to stderr, when it has ended."""
+        """Wait until it has ended; return the text that it wrote to stderr."""
         self.wait(timeout)
         said = self.said
         self._said.unlink()
@@ -124,12 +124,12 @@ def _command(words: list[str], said: str, file_limit: int | None) -> None:
 
 
 def started(count: int, words: Sequence[str]) -> list[Command]:
-    """``rerank WORDS`` by several processes, as torchrun starts them."""
+    """Start ``rerank WORDS`` in several processes, as torchrun does."""
     return [Command(words, rank if count > 1 else None) for rank in ranks(count)]
 
 
 def ranks(count: int) -> list[dict[str, str]]:
-    """The variables that torchrun gives each of several processes."""
+    """Return the variables that torchrun sets for each of several processes."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
@@ -138,19 +138,7 @@ def ranks(count: int) -> list[dict[str, str]]:
 
 
 def together(count: int, words: Sequence[str]) -> None:
-    """What :func:`started` starts, to its end."""
+    """Run ``rerank WORDS`` in several processes to the end."""
     processes = started(count, words)
     said = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0] * count, "\n".join(said)
-
-
-def pipe() -> tuple[Any, Any]:
-    """A pipe that can be handed to a fork: what is read from, and what is written to."""
-    return _context.Pipe(duplex=False)
-
-
-def as_file(end: Any, mode: str) -> IO[str]:
-    """Our end of such a pipe as a text file."""
-    file = os.fdopen(os.dup(end.fileno()), mode)
-    end.close()
-    return file

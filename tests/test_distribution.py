@@ -1,4 +1,4 @@
-"""What is distributed: a wheel and an sdist under a name of our own, with every file that the package needs."""
+"""The wheel and the sdist have a name of our own and every file that the package needs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_names_and_versions_agree() -> None:
         assert "pip install 'rerank[" not in file.read_text(), f"{file}: the index has another project of that name"
 
 
-def test_the_wheel_holds_every_file_of_the_package_and_the_command(built: Path) -> None:
+def test_wheel_has_every_file_of_the_package_and_the_command(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     files = {p.relative_to(ROOT).as_posix() for p in (ROOT / "rerank").rglob("*") if p.is_file()}
@@ -48,7 +48,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_the_command(built: Path) 
     assert "rerank = rerank.commands.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()
 
 
-def test_the_sdist_can_be_built_from(built: Path) -> None:
+def test_sdist_has_the_files_that_a_build_needs(built: Path) -> None:
     (archive,) = built.glob("*.tar.gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}

@@ -1,4 +1,4 @@
-"""The examples in docstrings are right; every loss, measure, relaxation and public function has one."""
+"""Examples in docstrings run, and every loss, measure, relaxation and public function has one."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_examples(name: str) -> None:
             assert ">>> " in (kind.__doc__ or ""), f"{kind.__name__} has no example"
 
 
-def test_every_public_name_has_an_example_that_is_tried() -> None:
-    """What one imports from ``rerank``, and the functions of its rooms."""
+def test_public_names_have_a_tested_example() -> None:
+    """Names of ``rerank`` and functions of its rooms."""
     values = {name: getattr(rerank, name) for name in rerank.__all__}
     for room in ROOMS:
         module = import_module(f"rerank.{room}")

@@ -9,7 +9,6 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from rerank.evaluation.crossed import paired, standard_error
 from rerank.evaluation.significance import correct
@@ -62,15 +61,6 @@ def test_pooled_gives_the_published_random_effects() -> None:
     y, errors = np.log(a / (a + b)) - np.log(c / (c + d)), np.sqrt(1 / a - 1 / (a + b) + 1 / c - 1 / (c + d))
     one = statistics.pooled([statistics.Found(*each, 9) for each in zip(y, errors, strict=True)])
     assert (one.tau**2, one.mean, one.heterogeneity) == pytest.approx((0.3132, -0.7145, 0.9222), abs=5e-5)
-
-
-def test_pooled_by_hand() -> None:
-    """v = 0.01 each: tau² is the variance of both, 0.02, less 0.01; no spread beyond the errors is none at all."""
-    one = statistics.pooled([statistics.Found(0.1, 0.1, 9), statistics.Found(0.3, 0.1, 9)])
-    assert (one.mean, one.tau, one.heterogeneity, one.error) == pytest.approx((0.2, 0.1, 0.5, 0.1))
-    assert one.p == pytest.approx(2 * stats.t.sf(2, 1))
-    same = statistics.pooled([statistics.Found(0.1, error, 9) for error in (0.1, 0.05, 0.2)])
-    assert (same.mean, same.tau, same.error) == pytest.approx((0.1, 0, 525**-0.5))
 
 
 def test_holm_equals_the_packages() -> None:

@@ -32,7 +32,7 @@ def test_notebooks_keep_their_outputs() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_they_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # a notebook leaves a gigabyte there
@@ -47,7 +47,7 @@ def test_they_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_the_papers_figures_are_drawn(tmp_path: Path) -> None:
+def test_paper_figures_draws_six_pictures(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "examples" / "paper_figures.py", tmp_path / "new"], check=True)
     paths = list((tmp_path / "new").iterdir())
     assert len(paths) == 6

@@ -38,7 +38,7 @@ FLOORS = {room: floor for floor, rooms in enumerate(STOREYS.strip().splitlines()
 
 
 def room_of(module: str) -> str:
-    """The room of a module, by its dotted name below ``rerank``: the longest that has a number."""
+    """Return the room of a module, given its dotted name below ``rerank``: the longest that has a number."""
     parts = module.split(".")
     return next((name for n in (2, 1) if (name := ".".join(parts[:n])) in FLOORS), parts[0])
 
@@ -50,7 +50,7 @@ MODULES = {
 
 
 def imports(path: Path, types: bool = False) -> set[str]:
-    """The modules of ``rerank`` that a file imports anywhere, in functions and by name (``import_module``, tables) too.
+    """List the modules of ``rerank`` that a file imports, also in functions and by name (``import_module``, tables).
 
     Args:
         path: the file.
@@ -71,7 +71,7 @@ def imports(path: Path, types: bool = False) -> set[str]:
     return found & MODULES.keys()
 
 
-def test_a_room_imports_only_from_rooms_below() -> None:
+def test_rooms_import_only_from_rooms_below() -> None:
     upward = []
     for path in sorted((ROOT / "rerank").rglob("*.py")):
         parts = path.relative_to(ROOT / "rerank").with_suffix("").parts
@@ -84,8 +84,8 @@ def test_a_room_imports_only_from_rooms_below() -> None:
     assert upward == []
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
-    """Not within a room either, nor in a function; what only types need counts as well."""
+def test_imports_have_no_cycles() -> None:
+    """Imports in functions and those that only type checkers execute count, too."""
     wanted = {name: imports(path, types=True) - {name} for name, path in MODULES.items() if name != "rerank"}
     while free := {name for name, needed in wanted.items() if not needed & wanted.keys()}:
         wanted = {name: needed for name, needed in wanted.items() if name not in free}

@@ -26,7 +26,7 @@ QUERIES = pd.DataFrame({"qid": ["q2", "q1", "q3"], "query": ["heat", "shock wave
 
 
 def first_stage(lengths: dict[str, int] | None = None) -> object:
-    """A retriever: the documents in their order with falling scores."""
+    """Make a retriever that returns the documents in their order with falling scores."""
     rows = []
     for qid, length in (lengths or {"q2": 5, "q1": 3}).items():
         for rank, docno in enumerate(list(TEXTS)[:length]):
@@ -47,7 +47,7 @@ def reranker(model: CrossEncoder, **options: object) -> object:
     return RerankTransformer(model, **options)
 
 
-def test_a_pipeline_ranks_as_the_model_does(model: CrossEncoder) -> None:
+def test_pipeline_ranks_as_the_model_does(model: CrossEncoder) -> None:
     results = (first_stage() >> reranker(model))(QUERIES)
     assert results["qid"].drop_duplicates().tolist() == ["q2", "q1"]
     for qid, query, length in (("q2", "heat", 5), ("q1", "shock wave", 3)):
@@ -61,7 +61,7 @@ def test_a_pipeline_ranks_as_the_model_does(model: CrossEncoder) -> None:
     assert not pt.java.started()
 
 
-def test_ties_keep_the_order_that_came_in(model: CrossEncoder) -> None:
+def test_ties_keep_the_incoming_order(model: CrossEncoder) -> None:
     frame = pd.DataFrame({"qid": "q", "query": "heat", "docno": ["c", "a", "b"], "text": "the same", "rank": [2, 0, 1]})
     model = copy.deepcopy(model)  # one text's score may differ by its last bit, with its place in a product
     torch.nn.init.zeros_(model.network.classifier.weight)
@@ -70,14 +70,14 @@ def test_ties_keep_the_order_that_came_in(model: CrossEncoder) -> None:
     pd.testing.assert_index_equal(frame.columns, pd.Index(["qid", "query", "docno", "text", "rank"]))
 
 
-def test_inspection_knows_the_columns(model: CrossEncoder) -> None:
+def test_inspection_names_input_and_output_columns(model: CrossEncoder) -> None:
     inputs = pt.inspect.transformer_inputs(reranker(model))
     assert {"qid", "docno", "query", "text"} in [set(columns) for columns in inputs]
     columns = pt.inspect.transformer_outputs(reranker(model), ["qid", "query", "docno", "body", "text", "url"])
     assert set(columns) == {"qid", "query", "docno", "body", "text", "url", "score", "rank"}
 
 
-def test_what_cannot_work_is_refused(model: CrossEncoder, tiny_model: Path) -> None:
+def test_missing_columns_and_untrained_models_are_refused(model: CrossEncoder, tiny_model: Path) -> None:
     frame = pd.DataFrame({"qid": ["1"], "query": ["heat"], "docno": ["d"], "body": ["a wing"]})
     with pytest.raises(pt.validate.InputValidationError, match="text"):
         reranker(model)(frame)
@@ -87,8 +87,8 @@ def test_what_cannot_work_is_refused(model: CrossEncoder, tiny_model: Path) -> N
         reranker(tiny_model)
 
 
-def test_a_model_that_starts_from_bm25_takes_what_comes_in(model: CrossEncoder, tmp_path: Path) -> None:
-    """The column of its name, where there is one, else the score; of every query by itself, whatever its place."""
+def test_model_that_starts_from_bm25_reads_its_column_or_the_score(model: CrossEncoder, tmp_path: Path) -> None:
+    """Scores are matched to their query, also if the rows of queries are mixed."""
     folder = tmp_path / "text"
     model.save(folder)
     start = CrossEncoder(str(folder), start="bm25")

@@ -1,4 +1,4 @@
-"""The site builds without a warning, and no public name is missing from it."""
+"""The site builds without warnings and has an entry for every public name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_public_name_has_an_entry(site: Path, monkeypatch: pytest.MonkeyPa
 
 
 def _is_there(name: str) -> bool:
-    """Whether a name is a module's own: methods and attributes are found by their class."""
+    """Tell if a name belongs to a module, not to a class."""
     from public import found
 
     try:
@@ -48,7 +48,7 @@ def _is_there(name: str) -> bool:
     return True
 
 
-def test_formulas_and_links_are_drawn_without_a_network(site: Path) -> None:
+def test_pages_need_no_network(site: Path) -> None:
     page = (site / "reference" / "losses.html").read_text()
     assert page.count("<math") > 30
     assert ":math:" not in page and ":class:" not in page

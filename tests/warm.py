@@ -1,4 +1,4 @@
-"""What training and experiments import before and during their first step; imported by the process to fork from."""
+"""Import the modules of training's first step, once, in the process that tests fork from."""
 
 from __future__ import annotations
 

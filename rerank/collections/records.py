@@ -41,7 +41,7 @@ CANDIDATE = tuple(field for field in NAMES if field not in EXAMPLES)
 """Fields of a row per candidate."""
 
 NEEDED = (("query_id", "query"), ("doc_id", "text"))
-"""Of each pair of fields a candidate has one."""
+"""A candidate has at least one field of each pair."""
 
 TEXTS = {name for field in ("doc_id", "text", "title") for name in NAMES[field]}
 NUMBERED_NEGATIVE = re.compile(r"negative_?\d+")

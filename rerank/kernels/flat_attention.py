@@ -58,7 +58,7 @@ class Sequences:
 
     @cached_property
     def first(self) -> Tensor:
-        """Where each begins, ``[n]``."""
+        """The place of each sequence's first token, ``[n]``."""
         return self.starts[:-1].long()
 
     def mean(self, states: Tensor) -> Tensor:

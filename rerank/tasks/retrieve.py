@@ -203,7 +203,7 @@ def _of_records(
 
 
 def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
-    """Where the lists are built: the folder that is asked for, or one that goes away again."""
+    """Choose the folder to build the lists in: the one asked for, or a temporary one."""
     from rerank.lists.store import is_lists_folder
 
     if output is None:

@@ -1,4 +1,4 @@
-"""How little the gradient, and the weights after 20 steps, depend on how a batch of eight lists is cut.
+"""Measure how the gradient, and the weights after 20 steps, depend on how a batch of eight lists is cut.
 
 Each cut computes the gradient of the first batch and takes 20 steps of AdamW in float32, without dropout. Printed are
 the largest differences from one process with one micro-batch, as shares of the largest number. Biases of attention keys

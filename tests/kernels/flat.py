@@ -1,4 +1,4 @@
-"""Small networks that read flat chunks, and what their scores and gradients are held to."""
+"""Small networks that read flat chunks, and references for their scores and gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def network_of(kind: str, layers: int = 2, dropout: float = 0.0, **settings: Any
 
 
 def padded(lengths: list[int], holes: bool = False, types: bool = True, pad: int = 1) -> dict[str, Tensor]:
-    """Rows of random tokens, the same every time; with holes, some but the first are masked, as in CEDR's rows."""
+    """Make rows of random tokens, the same every time; ``holes`` masks some tokens but never the first."""
     drawn, width = torch.Generator().manual_seed(len(lengths)), max(lengths)
     mask = torch.arange(width) < torch.tensor(lengths)[:, None]
     if holes:
@@ -51,7 +51,7 @@ def read(network: Any, batch: dict[str, Tensor]) -> Tensor:
 
 
 def rows_of_layers(network: Any, batch: dict[str, Tensor]) -> list[tuple[str, int]]:
-    """The name of each linear layer that reads the batch, and of how many tokens."""
+    """List the linear layers that read the batch, with their numbers of tokens."""
     seen: list[tuple[str, int]] = []
     for name, module in network.named_modules():
         if isinstance(module, torch.nn.Linear):
@@ -61,7 +61,7 @@ def rows_of_layers(network: Any, batch: dict[str, Tensor]) -> list[tuple[str, in
 
 
 def check_flat(network: Any, batch: dict[str, Tensor], exact: Any = None) -> None:
-    """Scores and gradients of flat chunks in float32, next to those of the architecture itself in float64."""
+    """Compare scores and gradients of flat chunks in float32 with the architecture's own in float64."""
     exact = copy.deepcopy(network).double() if exact is None else exact
     weight = torch.arange(1.0, len(batch["input_ids"]) + 1).cos()
     found = []
@@ -80,7 +80,7 @@ def formula(
     causal: bool = False,
     gone: Tensor | None = None,
 ) -> Tensor:
-    """Attention with a scale of 0.7, of all tokens to all; ``gone`` are the weights dropped, at a rate of a quarter."""
+    """Compute attention with a scale of 0.7; ``gone`` marks the weights that dropout removes at a rate of a quarter."""
     query = states[0]
     key, value = (state.repeat_interleave(query.shape[1] // state.shape[1], 1) for state in states[1:])
     number = torch.arange(len(sequences.lengths)).repeat_interleave(torch.tensor(sequences.lengths))
@@ -95,7 +95,7 @@ def formula(
 
 
 def lost(words: Tensor, count: int, steps: int) -> Tensor:
-    """Which elements go: low bytes come first, then high ones."""
+    """Mark the elements that dropout removes: low bytes come first, then high ones."""
     pairs = words.view(torch.uint8).view(-1, 2)
     return torch.cat([pairs[:, 0], pairs[:, 1]])[:count] < steps
 

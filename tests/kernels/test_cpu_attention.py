@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from rerank.kernels import cpu_attention
 from rerank.kernels.dropout import STEPS, Dropout, draw, drop_, threshold, use_cheap_dropout
 from tests.kernels.flat import lost
 
@@ -47,24 +46,3 @@ def test_dropout_does_nothing_in_evaluation_and_leaves_other_types_to_pytorch() 
     assert torch.equal(Dropout(0.5).eval()(values), values)
     assert torch.equal(Dropout(0.0)(values), values)
     assert 300 < int((Dropout(0.5)(values.double()) == 0).sum()) < 700
-
-
-@pytest.mark.parametrize(
-    ("kind", "rate", "training", "faster"),
-    [
-        (torch.bfloat16, 0.0, False, True),
-        (torch.bfloat16, 0.1, True, True),
-        (torch.float32, 0.0, True, False),
-        (torch.float32, 0.1, True, True),
-        (torch.float64, 0.1, True, False),
-        (torch.float32, 1.0, True, False),
-    ],
-)
-def test_attention_is_ours_with_dropout_and_in_bf16(
-    kind: torch.dtype, rate: float, training: bool, faster: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cpu_attention, "cpu_flags", lambda: frozenset({"avx512_bf16"}))
-    assert cpu_attention.is_faster(kind, 100, threshold(rate), training) == faster
-    assert cpu_attention.is_faster(kind, 1 << 30, threshold(rate), training) == (faster and rate > 0)
-    monkeypatch.setattr(cpu_attention, "cpu_flags", lambda: frozenset({"avx512_bf16", "amx_bf16"}))
-    assert cpu_attention.is_faster(kind, 100, threshold(rate), training) == (faster and training)

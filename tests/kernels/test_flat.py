@@ -1,4 +1,4 @@
-"""Chunks without padding, next to Hugging Face's own forward pass over padded ones."""
+"""Chunks without padding give the scores and gradients of Transformers' padded forward pass."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=9)
 
 @pytest.mark.parametrize("kind", [*KINDS, *OWN_CODE])
 @given(lengths=LENGTHS, holes=st.booleans())
-def test_scores_and_gradients_are_those_of_the_architecture(kind: str, lengths: list[int], holes: bool) -> None:
+def test_flat_encoders_equal_transformers(kind: str, lengths: list[int], holes: bool) -> None:
     network = network_of(kind)
     assert reads_flat(network)
     check_flat(network, padded(lengths, holes))
 
 
-def test_positions_of_roberta_skip_the_padding_token_also_within_a_text() -> None:
+def test_roberta_positions_skip_padding_tokens_within_a_text() -> None:
     network, batch = network_of("roberta"), padded([6, 9])
     batch["input_ids"][1, 4] = 1
     check_flat(network, batch)
@@ -42,14 +42,14 @@ def test_layers_compute_no_padding_and_the_last_one_only_cls() -> None:
         assert count == (4 if only_cls or ".layer." not in name else 17), name
 
 
-def test_network_reads_padded_batches_as_before() -> None:
+def test_flat_network_still_reads_padded_batches() -> None:
     network, batch = network_of("roberta"), padded([3, 5])
     hidden = network.roberta(**batch, output_hidden_states=True)
     assert hidden.last_hidden_state.shape == (2, 5, 16)
     assert len(hidden.hidden_states) == 3
 
 
-def test_other_architectures_are_left_alone() -> None:
+def test_other_architectures_stay_unchanged() -> None:
     assert not reads_flat(network_of("mpnet"))
     assert not reads_flat(torch.nn.Linear(1, 1))
 
@@ -70,7 +70,7 @@ WAYS = ["pytorch", "padded", "flash"]
 def test_attention_equals_its_formula(
     way: str, window: int | None, causal: bool, lengths: list[int], first: bool
 ) -> None:
-    """Of encoders, also for the first tokens alone, and of decoders."""
+    """Encoders compute all tokens or only the first of each text; decoders compute all."""
     first &= not causal and not (way == "flash" and window is not None)
     sequences = Sequences.of(lengths)
     states = [torch.randn(sum(lengths), heads, 8).requires_grad_() for heads in ((4, 2, 2) if causal else (4, 4, 4))]
@@ -136,20 +136,10 @@ def test_attention_with_dropout_equals_its_formula(lengths: list[int]) -> None:
     check(ours, formula(tensors, sequences, gone=dropped), tensors)
 
 
-def test_padded_dropout_keeps_the_mean() -> None:
-    lengths = [7, 3, 12]
-    tensors, sequences = states(22), Sequences.of(lengths)
-    tensors[2] = torch.ones_like(tensors[2])
-    asked = AttentionCall(*tensors, sequences, 0.7, 0.3, False)
-    found = torch.stack([flat_attention._padded(asked) for _ in range(400)])
-    assert float((found == 1).float().mean()) < 0.5
-    assert float(found.detach().mean()) == pytest.approx(1, abs=0.02)
-
-
 @pytest.mark.parametrize("size", [1.0, 8.0, 30.0], ids=["usual", "large", "beyond the exponential"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_weights_of_any_size_are_softmax(size: float, sign: float) -> None:
-    """Also where every product of a query is so large, or so small, that its exponential is none."""
+def test_attention_is_softmax_for_products_of_any_size(size: float, sign: float) -> None:
+    """Exponentials neither overflow nor vanish, however large or small the products of a query are."""
     query, key, value = (state.detach() for state in states(10, size=size))
     key = sign * query.mean(0) + 0.1 * key
     tensors = [query.requires_grad_(), key.requires_grad_(), value.requires_grad_()]

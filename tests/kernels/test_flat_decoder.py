@@ -1,4 +1,4 @@
-"""Decoders without padding, next to Hugging Face's own forward passes over padded texts."""
+"""Decoders without padding give the scores and gradients of Transformers' padded forward pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIZES |= {"eos_token_id": 2, "bos_token_id": 1}
 
 
 def flat_network(kind: str) -> tuple[Any, Any]:
-    """A network that reads flat chunks, and its architecture's own in float64."""
+    """Return a network that reads flat chunks, and the original one in float64."""
     name, settings = KINDS[kind]
     network = network_of(name, **SIZES | settings)
     exact = copy.deepcopy(network).double()
@@ -44,7 +44,7 @@ def flat_network(kind: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_and_gradients_are_those_of_the_architecture(kind: str) -> None:
+def test_flat_decoders_equal_transformers(kind: str) -> None:
     network, exact = flat_network(kind)
     assert reads_flat(network)
     check_flat(network, padded(LENGTHS, types=False, pad=0), exact)

@@ -1,4 +1,4 @@
-"""What says that memory ran out."""
+"""Errors that mean out of memory are recognised on CPUs, on GPUs and in NCCL."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ ELSE = [
 
 
 @pytest.mark.parametrize("error", [*RAN_OUT, *ELSE], ids=str)
-def test_memory_ran_out_or_something_else_went_wrong(error: Exception) -> None:
+def test_out_of_memory_recognises_only_such_errors(error: Exception) -> None:
     assert out_of_memory(error) == (error in RAN_OUT)

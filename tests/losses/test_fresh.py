@@ -60,15 +60,6 @@ def test_neural_sort_gradient_is_exact_far_from_zero() -> None:
     assert float((found[0] - found[1]).norm() / found[1].norm()) < 1e-3
 
 
-@pytest.mark.parametrize("name", ["nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@2", "nERR", "nERR(max_rel=300)@2"])
-@pytest.mark.parametrize("relaxation", OURS.values(), ids=OURS)
-def test_losses_are_finite_when_gains_are_not(relaxation: Relaxation, name: str) -> None:
-    scores = torch.tensor([[0.3, 0.2, 0.1]], requires_grad=True)
-    for grades in ([0, 128, 5], [500, 200, 0], [1000, 1000, 1000]):
-        value = DirectMetric(name, relaxation)(scores, torch.tensor([grades]))
-        assert value.isfinite() and torch.autograd.grad(value, scores)[0].isfinite().all()
-
-
 def test_nerr_is_exact_when_max_rel_is_high() -> None:
     """2^-150 is not a float32; lists far below max_rel have the nERR of any other high one."""
     scores, labels = torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([[1, 4, 0]])

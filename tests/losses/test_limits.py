@@ -15,12 +15,9 @@ from tests.measures.evaluator import evaluate
 
 LIMITS = {
     "Approx-adaptive": Approx("adaptive"),
-    "TwinSigmoid-1": TwinSigmoid(1, alpha=1),
-    "TwinSigmoid-2": TwinSigmoid(2, alpha=1),
-    "TwinSigmoid-3": TwinSigmoid(3, alpha=1),
+    "TwinSigmoid": TwinSigmoid(alpha=1),
     "TwinSigmoid-adaptive": TwinSigmoid(alpha="adaptive"),
     "SmoothI": SmoothI(alpha=1e5),
-    "SmoothI-full-gradient": SmoothI(alpha=1e5, stop_gradient=False),
     "NeuralSort": NeuralSort(tau=1e-4),
     "NeuralSort-no-sinkhorn": NeuralSort(tau=1e-4, sinkhorn=0),
     "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),

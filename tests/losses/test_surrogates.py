@@ -30,7 +30,6 @@ from rerank.losses import (
     PairwiseSoftmax,
     RankNet,
     SoftmaxCE,
-    WassRank,
 )
 from rerank.relaxations import SoftSort
 from tests.losses import reference
@@ -47,14 +46,6 @@ def test_listmle_draws_the_order_of_ties_from_the_seed() -> None:
     orders = {round(-math.log(3 / 6 * 2 / 3), 6), round(-math.log(2 / 6 * 3 / 4), 6)}
     assert {round(of(ListMLE(), scores, [1, 1, 0], seed), 6) for seed in range(30)} == orders
     assert of(ListMLE(), scores, [1, 1, 0], 5) == of(ListMLE(), scores, [1, 1, 0], 5)
-
-
-def test_listap_is_average_precision_when_bins_hold_one_document() -> None:
-    """And, of equal scores, the share of relevant documents."""
-    assert of(ListAP(), [5, 5, 5, 5], [1, 0, 0, 0]) == pytest.approx(1 - 1 / 4)
-    assert of(ListAP(bins=4), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - (1 + 2 / 3) / 2)
-    assert of(ListAP(bins=4), [3, 2, 1, 0], [0, 0, 0, 1]) == pytest.approx(1 - 1 / 4)
-    assert of(ListAP(bins=4, rel=2), [3, 2, 1, 0], [1, 0, 2, 0]) == pytest.approx(1 - 1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +176,3 @@ def test_losses_equal_those_of_torch() -> None:
         torch.testing.assert_close(SoftmaxCE(negatives_only)(scores, first), entropy)
     margins = torch.nn.MSELoss()(scores[:, 0] - scores[:, 1], values[:, 0] - values[:, 1])
     torch.testing.assert_close(MarginMSE()(scores[:, :2], values[:, :2]), margins)
-
-
-def test_wassrank_solves_the_quadratic_equation_of_two_documents() -> None:
-    p, q, cost = 1 / 2, math.e / (1 + math.e), 1 + 1
-    kappa = math.exp(-2 * cost)  # what the plan [[p - x, x], [q - p + x, 1 - q - x]] has for its cross-ratio
-    a, b, c = 1 - kappa, q - p + kappa * (p + 1 - q), -kappa * p * (1 - q)
-    x = (-b + math.sqrt(b * b - 4 * a * c)) / (2 * a)
-    loss = WassRank(gain_base=2, gap=1, lam=1, iterations=200)
-    assert of(loss, [0, 0], [1, 0]) == pytest.approx(cost * (2 * x + q - p))
