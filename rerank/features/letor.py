@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rerank.errors import NotFoundError, UserError
-from rerank.features.svmlight import FEATURES, store_features
-from rerank.lists.build import warn
+from rerank.features.svmlight import FEATURES, read_features
 from rerank.lists.concat import concat
 from rerank.lists.data import Data, Splits, check_disjoint, hold_out
 from rerank.lists.store import VERSION
@@ -16,7 +15,7 @@ from rerank.settings.ranges import Count, Rate
 from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
 from rerank.storage.locks import exclusive_lock
 
-FORMAT = "3"
+FORMAT = "4"
 """Part of the key of every parsed file; change it to parse all files again."""
 
 NAMES = {
@@ -120,8 +119,8 @@ class LetorData(Data):
 
 def _numbers(lists: Lists) -> tuple[int, int]:
     """Return the first and the last feature of a file's lists."""
-    features = lists.store.manifest["features"]
-    return features["first"], features["first"] + features["width"] - 1
+    names = lists.store.entry(FEATURES).names
+    return int(names[0]), int(names[-1])
 
 
 def _find(beginning: str, stems: tuple[str, ...]) -> Path | None:
@@ -149,6 +148,4 @@ def letor_lists(path: Path, numbers: tuple[int, int] | None = None) -> Lists:
     key = digest(FORMAT, str(VERSION), file_state(path), str(numbers))
     folder = cache_folder() / "letor" / key
     with exclusive_lock(folder, wait=True):  # experiments and processes that start together parse once
-        lists = Lists.open(folder) if folder.is_dir() else store_features(path, folder, key, numbers)
-    warn(str(path), lists.store.manifest["counts"])
-    return lists
+        return Lists.open(folder) if folder.is_dir() else read_features(path, numbers).save(folder)

@@ -1,4 +1,4 @@
-"""LETOR and svmlight files: parse them with scikit-learn, and store them as lists folders.
+"""LETOR and svmlight files: parse them with scikit-learn.
 
 A line is ``LABEL qid:QUERY FEATURE:VALUE ... # docid = DOCUMENT``; the comment may be absent or say something else, and
 features that are absent are 0. scikit-learn parses labels and features; queries, which need not be numbers, and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from rerank.errors import UserError, one_line
 from rerank.lists import Lists
-from rerank.lists.writer import StoreWriter
-from rerank.progress import tqdm
-from rerank.storage.arrow import FLOAT32, Array, blocks, write_arrow
-from rerank.storage.files import COMPRESSED, atomic_folder, open_binary
+from rerank.lists.columns import Column
+from rerank.lists.store import memory_store
+from rerank.progress import log, tqdm
+from rerank.storage.arrow import FLOAT32, Array
+from rerank.storage.files import COMPRESSED, open_binary
 
 FEATURES = "features"
 """The column that a file's features become."""
@@ -32,9 +33,6 @@ MAX_LABEL = 30
 WIDTH = 10_001
 """Feature numbers are below this, as features are stored densely."""
 
-ROWS = 1 << 16
-"""Rows that are written at a time."""
-
 EXAMPLE = "'2 qid:10 1:0.5 2:0 # docid = D1'"
 LINE = re.compile(rb"^[^\S\n]*[^\s#]+[^\S\n]+qid:([^\s#:]+)(?![^\s#])[^#\n]*(?:#(?:.*?docid\s*=\s*(\S+))?.*)?$", re.M)
 
@@ -44,17 +42,20 @@ Block: TypeAlias = tuple[Array, list[tuple[str, str]], Any, int]
 none; features, a sparse float32 matrix; number of values beyond float32 (Istella's 1.797e308), which count as 0."""
 
 
-def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] | None = None) -> Lists:
-    """Store a file as a lists folder with the column ``features``, whose numbers are named as in the file.
+def read_features(path: Path, numbers: tuple[int, int] | None = None) -> Lists:
+    """Read a file as lists in memory with the column ``features``, whose numbers are named as in the file.
 
-    Lists keep the order of the file. Queries that are in several places of the file are joined.
+    Lists keep the order of the file. Queries that are in several places of the file are joined. Document ids are taken
+    from the comments if every row has one; otherwise documents are named by their rows.
 
     Args:
         path: the file.
-        folder: the folder to make.
-        key: hash of everything that decides the content of the folder.
-        numbers: first and last feature to store even if the file does not mention them.
+        numbers: first and last feature to keep even if the file does not mention them.
+
+    Raises:
+        UserError: a line that is not one of feature values, or a document that a query has twice.
     """
+    import pandas as pd
     from scipy.sparse import vstack
 
     parsed = [block for block in _parse_file(path) if len(block[0])]
@@ -67,40 +68,28 @@ def store_features(path: Path, folder: Path, key: str, numbers: tuple[int, int] 
     width = max(last + 1, int(features.indices.max(initial=-1)) + 1)
     if width <= first:
         raise UserError(f"{path}: no features; expected lines like {EXAMPLE}")
-    features = features[:, first:width]
-    codes, queries = _factorize([query for query, _ in names])
-    runs = codes[np.diff(codes, prepend=-1) != 0]
-    order, lengths = np.argsort(codes, kind="stable"), np.bincount(codes)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    ids, repeated = _unique_ids(codes, [document for _, document in names])
-    documents, distinct = _factorize(ids)
-    with atomic_folder(folder) as temporary:
-        for name, column, values in (("queries", "query_id", queries), ("documents", "doc_id", distinct)):
-            write_arrow(temporary / f"{name}.arrow", pa.schema([(column, pa.string())]), [{column: values}])
-        with StoreWriter(temporary, {FEATURES: [str(number) for number in range(first, width)]}) as writer:
-            for begin, end in blocks(offsets, ROWS):
-                some = order[offsets[begin] : offsets[end]]
-                none = np.zeros(end - begin, np.int32)
-                columns = {FEATURES: features[some].toarray()}
-                writer.add(lengths[begin:end], none, documents[some], labels[some], **columns)
-            writer.finish(
-                collection={"name": str(path), "fingerprint": key},
-                retriever={},
-                features={"first": first, "width": width - first},
-                order=None,
-                judgments="grades",
-                made={FEATURES: {"file": path.name}},
-                counts={
-                    "queries": len(queries),
-                    "documents": len(distinct),
-                    "pairs": len(labels),
-                    "added_relevant": 0,
-                    "scattered_queries": int((np.bincount(runs) > 1).sum()),
-                    "repeated_documents": repeated,
-                    "too_large_values": too_large,
-                },
-            )
-    return Lists.open(folder)
+    ids = [document for _, document in names]
+    if not all(ids):
+        ids = [str(row) for row in range(1, len(ids) + 1)]
+    rows = pd.DataFrame({"query_id": [query for query, _ in names], "doc_id": ids})
+    if (again := rows.duplicated().to_numpy()).any():
+        query, document = rows.iloc[int(again.argmax())]
+        raise UserError(f"{path}: query {query!r} has document {document!r} twice; keep one row")
+    codes, queries = rows["query_id"].factorize()
+    documents, distinct = rows["doc_id"].factorize()
+    places = np.bincount(codes[np.diff(codes, prepend=-1) != 0])
+    if scattered := int((places > 1).sum()):
+        log.warning("%s: %d queries are in several places of the file (joined)", path, scattered)
+    if too_large:
+        log.warning("%s: %d values are beyond float32 (taken for missing, so 0)", path, too_large)
+    order = np.argsort(codes, kind="stable")
+    values = features[order, first:width].toarray()
+    column = Column(values, tuple(map(str, range(first, width))), {"file": path.name})
+    tables = {"queries": pa.table({"query_id": queries}), "documents": pa.table({"doc_id": distinct})}
+    lengths, documents = np.bincount(codes), documents[order]
+    return Lists.of(
+        memory_store(str(path), lengths, {FEATURES: column}, tables, documents, labels[order], judgments="grades")
+    )
 
 
 def _parse_file(path: Path) -> Iterator[Block]:
@@ -147,27 +136,3 @@ def parse_block(text: bytes) -> Block:
     large = np.abs(features.data) > FLOAT32
     features.data = np.where(large, 0, features.data).astype(np.float32)
     return labels.astype(np.int16), names, features, int(large.sum())
-
-
-def _factorize(names: Sequence[str]) -> tuple[Array, Any]:
-    """Number names in the order in which they first occur: the number of each row, and the names."""
-    encoded = pa.array(names, pa.string()).dictionary_encode()
-    return encoded.indices.to_numpy(), encoded.dictionary
-
-
-def _unique_ids(codes: Array, documents: Sequence[str]) -> tuple[list[str], int]:
-    """Make document ids unique in each query; those that are made up differ from all in the file."""
-    taken, seen, repeated = {*documents}, set[tuple[int, str]](), 0
-    ids = list[str]()
-    for row, (query, name) in enumerate(zip(codes.tolist(), documents, strict=True), 1):
-        if name and (query, name) not in seen:
-            seen.add((query, name))
-            ids.append(name)
-            continue
-        repeated += bool(name)
-        made = f"{name}#{row}" if name else str(row)
-        while made in taken:
-            made += "#"
-        taken.add(made)
-        ids.append(made)
-    return ids, repeated

@@ -36,9 +36,6 @@ WARNINGS = {
     "queries_without_candidates": "queries without candidates (they score 0)",
     "negative_grades": "negative grades (counted as 0)",
     "added_relevant": "relevant documents that the first stage missed were added (for training only)",
-    "scattered_queries": "queries are in several places of the file (joined)",
-    "repeated_documents": "document ids come again in the same query (told apart by '#' and their row)",
-    "too_large_values": "values are beyond float32 (taken for missing, so 0)",
 }
 """Counts that are warned of."""
 
@@ -115,14 +112,15 @@ def build_lists(
                 write_qrels(temporary / "qrels.trec", known_qrels)
             writer.finish(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
-                retriever=dict(retriever or {}),
-                depth=depth,
+                retriever={"depth": depth} | dict(retriever or {}),
                 order=pool.ordered_by,
                 judgments="qrels.trec" if known_qrels else None,
                 counts=counts,
                 made={name: retriever or {} for name in pool.columns},
             )
-    warn(collection.name, counts)
+    for key, what in WARNINGS.items():
+        if counts[key]:
+            log.warning("%s: %d %s", collection.name, counts[key], what)
     return Lists.open(folder)
 
 
@@ -208,10 +206,3 @@ def _write(
     counts["pairs"] += len(places)
     counts["queries_without_candidates"] += int((lengths == 0).sum())
     counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
-
-
-def warn(name: str, counts: Mapping[str, int]) -> None:
-    """Warn about oddities in lists that were built."""
-    for key, what in WARNINGS.items():
-        if counts.get(key):
-            log.warning("%s: %d %s", name, counts[key], what)

@@ -77,6 +77,5 @@ def _joined(stores: Sequence[Store], qrels: Sequence[Qrels | None]) -> Store:
         judged,
         np.concatenate([store.added for store in stores]),
     )
-    store.manifest |= {key: stores[0].manifest[key] for key in ("features",) if key in stores[0].manifest}
     store.parts = stores
     return store

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
-from rerank.storage.arrow import Array, by_first_appearance, taken
+from rerank.storage.arrow import Array, taken
 from rerank.storage.files import digest
 
 BLOCK = 65_536
@@ -23,7 +23,9 @@ def content_hashes(lists: Lists, columns: Sequence[str] = ()) -> dict[str, str]:
         Hashes of ``texts`` (ids and texts of queries and documents), ``candidates`` (documents in their order),
         ``labels`` (all judgments) and of each column.
     """
-    rows, numbers = by_first_appearance(lists.documents)
+    import pandas as pd
+
+    numbers, rows = pd.factorize(lists.documents)
     texts = hashlib.sha256()
     for table, chosen in ((lists.store.queries, lists.queries), (lists.store.documents, rows)):
         for column in table.columns:

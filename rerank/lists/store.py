@@ -21,7 +21,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +33,7 @@ from rerank.errors import NotFoundError, UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
 from rerank.lists.scaled import z_scores
 from rerank.storage.arrow import Array, blocks, flat_batch, read_arrow
-from rerank.storage.files import atomic_file, read_json
+from rerank.storage.files import atomic_file, cache_folder, read_json
 from rerank.storage.locks import exclusive_lock
 
 VERSION = 2
@@ -103,8 +102,8 @@ class Store:
         return cls(read_manifest(folder), folder)
 
     def __str__(self) -> str:
-        """Name the folder; of lists in memory and parsed feature files (a folder in the cache) the source."""
-        if self.folder is None or "features" in self.manifest:
+        """Name the folder; of lists in memory and in the cache (feature files) the source."""
+        if self.folder is None or cache_folder() in self.folder.parents:
             return str(self.manifest["collection"]["name"])
         return str(self.folder)
 
@@ -296,11 +295,8 @@ class Store:
         return self._scaled[key][rows]
 
     def in_memory(self) -> Store:
-        """Read everything into memory, so that the folder may be deleted."""
-        assert self.folder is not None
-        tables = {name: pa.ipc.open_stream((self.folder / f"{name}.arrow").read_bytes()).read_all() for name in TABLES}
-        entries = {name: self.entry(name) for name in self.column_names}
-        columns = {name: replace(column, values=np.array(column.values)) for name, column in entries.items()}
+        """Map everything, so that the folder may be deleted: mapped files stay until they are let go."""
+        tables, columns = {name: self.table(name) for name in TABLES}, {n: self.entry(n) for n in self.column_names}
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
 
 

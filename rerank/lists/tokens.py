@@ -110,7 +110,7 @@ def tokenise(
         elif store.folder is None:
             with tempfile.TemporaryDirectory() as folder:
                 _write(store, Path(folder), tokenizer, query, document)
-                store.memory[key] = _read(Path(folder), in_memory=True)
+                store.memory[key] = _read(Path(folder))  # mapped, so it may be deleted
         else:
             store.memory[key] = _cached(store, store.folder / "tokens" / key, tokenizer, query, document)
     return store.memory[key]
@@ -149,8 +149,7 @@ def _write(store: Store, folder: Path, tokenizer: PreTrainedTokenizerBase, query
     write_json(folder / REPORT, report)
 
 
-def _read(folder: Path, in_memory: bool = False) -> Tokens:
+def _read(folder: Path) -> Tokens:
     report = read_json(folder / REPORT)
-    read = (lambda path: pa.ipc.open_stream(path.read_bytes()).read_all()) if in_memory else read_arrow
-    queries, documents = (Ragged(read(folder / f"{name}.arrow").column("ids")) for name in ("queries", "documents"))
-    return Tokens(queries, documents, report["truncated_documents"])
+    queries, documents = (read_arrow(folder / f"{name}.arrow").column("ids") for name in ("queries", "documents"))
+    return Tokens(Ragged(queries), Ragged(documents), report["truncated_documents"])

@@ -20,7 +20,7 @@ from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
 from rerank.retrieval.runs import RunTable, write_run
-from rerank.storage.arrow import Array, blocks, by_first_appearance, ranges, taken, write_arrow
+from rerank.storage.arrow import Array, blocks, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
     import datasets
@@ -125,11 +125,13 @@ class Lists:
         Raises:
             UserError: the place is taken, or a query was selected twice.
         """
+        import pandas as pd
+
         store = self.store
         if len(again := np.flatnonzero(np.bincount(self.queries, minlength=1) > 1)):
             query = store.queries.column("query_id")[int(again[0])].as_py()
             raise UserError(f"{folder}: query {query!r} is chosen twice; a folder has it once")
-        chosen, numbers = by_first_appearance(self.documents)
+        numbers, chosen = pd.factorize(self.documents)
         retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
         added = self.lengths - retrieved
         columns = {column: store.entry(column) for column in store.column_names}
@@ -154,7 +156,6 @@ class Lists:
                     judgments="grades" if self.judged_by_grades else None if judged is None else "qrels.trec",
                     counts=counts | {"added_relevant": int(added.sum())},
                     made={column: entry.made for column, entry in columns.items()},
-                    **{key: store.manifest[key] for key in ("features", "depth") if key in store.manifest},
                 )
         saved = Lists.open(folder)
         return saved.with_added() if saved.store.added.any() else saved

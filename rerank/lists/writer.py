@@ -70,11 +70,11 @@ class StoreWriter(ExitStack):
         self,
         *,
         collection: Mapping[str, Any],
+        retriever: Mapping[str, Any],
         order: str | None,
         judgments: Judgments | None,
         counts: Mapping[str, int],
         made: Mapping[str, Mapping[str, Any]],
-        **about: Any,
     ) -> None:
         self._candidates.write(self.folder / "candidates.arrow")
         self._ends.write(self.folder / "ends.arrow")
@@ -86,7 +86,7 @@ class StoreWriter(ExitStack):
             "version": VERSION,
             "rerank": __version__,
             "collection": dict(collection),
-            **about,
+            "retriever": dict(retriever),
             "order": order,
             "judgments": judgments,
             "counts": dict(counts),

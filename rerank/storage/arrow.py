@@ -146,12 +146,6 @@ def ranges(starts: Array, lengths: Array) -> Array:
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
-def by_first_appearance(documents: Array) -> tuple[Array, Array]:
-    """Return the distinct rows in the order of their first appearance, and each candidate's number among them."""
-    encoded = pa.array(documents).dictionary_encode()
-    return encoded.dictionary.to_numpy(), encoded.indices.to_numpy().astype(np.int64)
-
-
 def list_numbers(count: int, starts: Array) -> Array:
     """Return the number of the list of every row, ``[count]``; lists without rows are numbered, too."""
     return np.searchsorted(starts, np.arange(count), side="right") - 1

@@ -44,7 +44,7 @@ def test_letor_lists_keep_the_order_of_the_file(tmp_path: Path) -> None:
         "# a comment\n"
         "2 qid:7 1:0.5 2:-1e-3 3:4 #docid = GX-1 inc = 1 prob = 0.5\n"
         "\n"
-        "0\tqid:7  3:2 \r\n"
+        "0\tqid:7  3:2 #docid=2 \r\n"
         "1 qid:a 2:1 # docid=GX-1",
     )
     lists = letor_lists(file)
@@ -75,7 +75,7 @@ def test_letor_lists_equal_scikit_learn(tmp_path: Path, zero_based: bool, share:
     assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
     assert lists.grades.tolist() == labels.tolist()
     assert np.repeat(lists.query_ids, lists.lengths).tolist() == [str(q) for q in query_ids]
-    assert lists.store.manifest["features"] == {"first": int(not zero_based), "width": 13}
+    assert lists.store.entry("features").names == tuple(map(str, range(not zero_based, 13 + (not zero_based))))
 
 
 def made_file() -> str:
@@ -226,9 +226,10 @@ def test_letor_data_refuses_wrong_arguments(tmp_path: Path) -> None:
             LetorData(**wrong)
 
 
-def test_new_document_ids_differ_from_those_of_the_file(tmp_path: Path, home: Path) -> None:
-    """The second X would be called X#2, as the third row is; the row without an id 4, as the fifth is."""
-    named = ["# docid = X", "# docid = X", "# docid = X#2", "", "# docid = 4"]
-    text = "".join(f"{i % 2} qid:1 1:{i} {name}\n" for i, name in enumerate(named))
+def test_documents_are_named_by_their_rows_unless_every_row_has_an_id(tmp_path: Path) -> None:
+    text = "0 qid:1 1:1 # docid = X\n1 qid:1 1:2 # inc = 1\n0 qid:2 1:3 # docid = X\n"
     lists = letor_lists(write(tmp_path / "train.txt", text))
-    assert lists.document_ids(lists.documents) == ["X", "X#2#", "X#2", "4#", "4"]
+    assert lists.document_ids(lists.documents) == ["1", "2", "3"]
+    text = text.replace("inc = 1", "docid = X")
+    with pytest.raises(UserError, match=r"other\.txt: query '1' has document 'X' twice; keep one row"):
+        letor_lists(write(tmp_path / "other.txt", text))
