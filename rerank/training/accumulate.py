@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from rerank import stops
 from rerank.errors import UserError
@@ -72,125 +72,12 @@ class ScoringModule(nn.Module):
         super().__init__()
         self.scorer = scorer
 
-    def forward(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return self.scorer.score(batch)
-
-
-class RngSnapshot:
-    """Random states of torch and running statistics of batch norms, to score the same chunk again."""
-
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self.device = None if device.type == "cpu" else device
-        self.cpu = torch.get_rng_state()
-        self.own = torch.get_device_module(device).get_rng_state(device) if self.device else None
-        norms = (module for module in model.modules() if getattr(module, "track_running_stats", False))
-        self.statistics = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers(recurse=False)]
-
-    def restore(self) -> None:
-        torch.set_rng_state(self.cpu)
-        if self.device:
-            torch.get_device_module(self.device).set_rng_state(self.own, self.device)
-        for buffer, before in self.statistics:
-            buffer.copy_(before)
-
-
-class ChunkedForward:
-    """Score the candidates of lists, cut into chunks that go through the model one after the other.
-
-    Args:
-        model: the model as Accelerate prepared it.
-        rows: ``[N]`` rows of the candidates in the store, list after list.
-        starts: positions in ``rows`` at which a list starts.
-        budget: rows of matrix products (tokens) per chunk at most.
-
-    Attributes:
-        chunks: positions in ``rows`` that are scored together.
-        empty: the number of chunks at the beginning that count for nothing.
-    """
-
-    def __init__(
-        self, accelerator: Accelerator, model: nn.Module, inputs: Inputs, rows: Array, starts: Array, budget: int
-    ) -> None:
-        self.accelerator, self.model, self.inputs, self.device = accelerator, model, inputs, accelerator.device
-        self.rows, self._list_of = rows, list_numbers(len(rows), starts)
-        self.chunks = inputs.chunks(rows, starts, budget)
-        self.empty = 0
-
-    def pad(self, passes: int) -> None:
-        """Score two documents again and again before the others, up to a number of passes that all processes make."""
-        self.empty = max(0, passes - len(self.chunks))
-        self.chunks = [self.chunks[0][:2]] * self.empty + self.chunks
-
-    def score(self, chunk: Array) -> Tensor:
-        batch = self.inputs.collate(self.rows[chunk], starts_of(self._list_of[chunk]))
-        scores: Tensor = self.model({name: sent(value, self.device) for name, value in batch.items()})
+    def forward(self, batch: Mapping[str, Tensor], cached: bool = False) -> Tensor:
+        """Score a batch; ``cached`` keeps no graph, and the backward pass scores again with the same random numbers."""
+        if not cached:
+            return self.scorer.score(batch)
+        scores: Tensor = checkpoint(self.scorer.score, batch, use_reentrant=False)
         return scores
-
-    def in_order(self, parts: list[Tensor]) -> Tensor:
-        """Join the scores of all chunks but the empty ones, ``[N]`` in the order of the candidates."""
-        parts, chunks = parts[self.empty :], self.chunks[self.empty :]
-        if len(parts) == 1 and (np.diff(chunks[0]) == 1).all():
-            return parts[0]
-        order = sent(torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable")), self.device)
-        return torch.cat(parts)[order]
-
-    def by_chunk(self, gradient: Tensor) -> list[Tensor]:
-        """Cut the derivatives of scores ``[N]`` into those of each chunk; empty ones have zeros."""
-        parts = [gradient[sent(torch.from_numpy(chunk), self.device)] for chunk in self.chunks]
-        return [torch.zeros_like(part) for part in parts[: self.empty]] + parts[self.empty :]
-
-    def sync(self, when: bool) -> AbstractContextManager[None]:
-        """Exchange gradients in a backward pass only on a condition; it holds for the forward pass before it, too."""
-        return nullcontext() if when else self.accelerator.no_sync(self.model)
-
-
-def backpropagate(cached: bool, forward: ChunkedForward, loss: Callable[[Tensor], Tensor], last: bool) -> None:
-    r"""Add the gradient of ``loss(scores)`` to the parameters of the model.
-
-    With scores :math:`s(\theta) \in R^N` the gradient is :math:`\sum_i \frac{\partial \ell}{\partial s_i}
-    \nabla_\theta s_i`: the loss needs all scores, but the rest needs the graph of one chunk at a time. Both ways
-    compute this sum, with the same random numbers.
-
-    Args:
-        cached: score all chunks without a graph, take the gradient of the loss on the scores, then score each chunk
-            again and backpropagate its share (Gao et al. 2021); by default the graph of every chunk is kept.
-        forward: candidates of the micro-batch.
-        loss: a scalar of scores ``[N]`` in the order of the candidates.
-        last: whether processes exchange gradients in the last backward pass.
-    """
-    *others, final = forward.chunks
-    if not cached or not others:
-        with forward.accelerator.autocast():  # one block for all chunks: weights are cast once
-            with forward.sync(False):
-                parts = [forward.score(chunk) for chunk in others]
-            with forward.sync(last):
-                parts.append(forward.score(final))
-        with forward.sync(last):
-            value = loss(forward.in_order(parts))
-            for part in parts[: forward.empty]:
-                value = value + 0.0 * part.sum()
-            forward.accelerator.backward(value)
-        return
-    parts, states = [], []
-    with forward.sync(False):
-        with torch.no_grad(), forward.accelerator.autocast():
-            for chunk in others:
-                states.append(RngSnapshot(forward.model, forward.device))
-                parts.append(forward.score(chunk))
-        graph = forward.score(final)  # keeps its graph at once: it is scored once
-        scores = forward.in_order([*parts, graph.detach()]).requires_grad_()
-        forward.accelerator.backward(loss(scores))
-        assert scores.grad is not None
-        *gradients, gradient = forward.by_chunk(scores.grad)
-        graph.backward(gradient)
-    del graph
-    after = RngSnapshot(forward.model, forward.device)
-    again = reversed(list(zip(others, states, gradients, strict=True)))  # the order of a full graph
-    for number, (chunk, state, gradient) in enumerate(again, 1):
-        state.restore()
-        with forward.sync(last and number == len(others)):
-            forward.score(chunk).backward(gradient)
-    after.restore()
 
 
 class GradientAccumulator:
@@ -208,8 +95,10 @@ class GradientAccumulator:
         targets: the terms of the loss, and their targets.
         micro_batch_size: lists whose loss is computed at once. None for as many as fit the token budget, at least one,
             if their graph is kept, else all.
-        gradient: whether the gradient of a micro-batch is cached (:func:`~rerank.training.accumulate.backpropagate`);
-            ``auto`` caches above ``limits.full_tokens``.
+        gradient: ``full`` keeps the graph of a micro-batch. ``cached`` keeps that of one chunk, and scores the others
+            again in the backward pass (Gao et al. 2021): the loss needs all scores at once, but its gradient
+            :math:`\sum_i \frac{\partial \ell}{\partial s_i} \nabla_\theta s_i` one graph at a time. ``auto``
+            caches micro-batches above ``limits.full_tokens``.
     """
 
     def __init__(
@@ -222,15 +111,16 @@ class GradientAccumulator:
         micro_batch_size: int | None = None,
         gradient: Literal["auto", "full", "cached"] = "auto",
     ) -> None:
-        self.accelerator, self.model, self.inputs, self.targets = accelerator, model, inputs, targets
+        self.model: Any = model  # of a class that Accelerate chooses
+        self.accelerator, self.inputs, self.targets = accelerator, inputs, targets
         self.lists, self.limits = targets.lists, limits
-        self.scorer: Scorer = accelerator.unwrap_model(model).scorer
         self.micro_batch_size, self.gradient = micro_batch_size, gradient
 
-    def accumulate(self, batch: list[ListSample], step: int, progress: float = 0.0) -> StepResult:
+    def accumulate(self, batch: list[ListSample], step: int, progress: float = 0.0, seed: int = 0) -> StepResult:
         """Accumulate the batch gradient in ``.grad``, identical on every rank; leave it empty if no list has a signal.
 
-        Term weights may change with the ``progress`` of the run, from 0 to 1.
+        Term weights may change with the ``progress`` of the run, from 0 to 1. The ``seed`` decides this process's
+        dropout.
 
         Raises:
             UserError: memory ran out and nothing is left to cut, or scores or the loss are not finite.
@@ -238,8 +128,8 @@ class GradientAccumulator:
         lists, terms = self._with_signal(batch, progress)
         if not terms:
             return StepResult(0.0, 0, 0, stop=self.accelerator.num_processes == 1 and stops.asked() is not None)
-        start = RngSnapshot(self.scorer, self.accelerator.device)
         while True:
+            seed_device(self.accelerator.device, seed)
             try:
                 losses = self._backpropagate_all(lists, terms)
                 break
@@ -247,7 +137,6 @@ class GradientAccumulator:
                 if not out_of_memory(error):
                     raise
             self._back_off(lists, step)  # the error is gone, and with it the graphs that its frames held
-            start.restore()
             self.model.zero_grad(set_to_none=True)
         return self._result(losses, len(lists), step)
 
@@ -272,30 +161,41 @@ class GradientAccumulator:
         """Run every forward and backward pass of this process; gradients are exchanged in the last one."""
         batches = self._micro_batches(self._share(lists))
         losses = [MicroBatchLoss(samples, terms, self.targets, self.accelerator.device) for samples, _ in batches]
-        passes = [(self._forward(samples), self._cached(tokens)) for samples, tokens in batches]
-        plan = [(cached, len(forward.chunks)) for forward, cached in passes] or [(False, 1)]  # others wait for it
-        if self.accelerator.is_fsdp2:  # weights are gathered in every pass, so each process makes as many
-            plans = [plan] * self.accelerator.num_processes
-            torch.distributed.all_gather_object(plans, plan)
-            common = zip_longest(*plans, fillvalue=(False, 1))
-            plan = [(any(cached), max(chunks)) for cached, chunks in (zip(*of, strict=True) for of in common)]
-        for number, (cached, chunks) in enumerate(plan):
-            last = number == len(plan) - 1
-            if number < len(passes):
-                forward, loss = passes[number][0], losses[number]
-                forward.pad(chunks)
-                backpropagate(cached, forward, loss, last)
-            else:  # passes of weight zero, over two documents
-                longest = max(lists, key=lambda sample: len(sample.rows))
-                forward = self._forward([ListSample(longest.query, longest.rows[:2], longest.seed)])
-                del forward.chunks[1:]
-                forward.pad(chunks)
-                backpropagate(cached, forward, lambda scores: scores.sum() * 0.0, last)
+        for number, ((samples, tokens), loss) in enumerate(zip(batches, losses, strict=True), 1):
+            self._backpropagate(samples, loss, self._cached(tokens), last=number == len(batches))
+        if not batches:  # the other processes wait for this one: a pass of weight zero, over two documents
+            few = replace(lists[0], rows=lists[0].rows[:2])
+            self._backpropagate([few], lambda scores: 0.0 * scores.sum(), cached=False, last=True)
         return losses
 
-    def _forward(self, samples: list[ListSample]) -> ChunkedForward:
+    def _backpropagate(
+        self, samples: list[ListSample], loss: Callable[[Tensor], Tensor], cached: bool, last: bool
+    ) -> None:
+        """Add the gradient of ``loss(scores)``, of all candidates of a micro-batch, to the parameters of the model.
+
+        Candidates go through the model in chunks, which are as long as the token budget allows.
+        """
         rows, starts = self._rows(samples), _starts(samples)
-        return ChunkedForward(self.accelerator, self.model, self.inputs, rows, starts, self.limits.token_budget)
+        list_of, chunks = list_numbers(len(rows), starts), self.inputs.chunks(rows, starts, self.limits.token_budget)
+        if self.accelerator.is_fsdp2:  # weights stay gathered during a step: processes make unequal numbers of passes
+            self.model.set_reshard_after_backward(last)
+        parts: list[Tensor] = []
+        # One block casts weights once for all chunks, whose gradients then add up in half precision: not of many.
+        with nullcontext() if cached else self.accelerator.autocast():
+            for number, chunk in enumerate(chunks, 1):
+                batch = self.inputs.collate(rows[chunk], starts_of(list_of[chunk]))
+                on_device = {name: sent(value, self.accelerator.device) for name, value in batch.items()}
+                final = number == len(chunks)  # the first in the backward pass, so that its graph is kept
+                with self._sync(last and final):
+                    parts.append(self.model(on_device, cached and not final))
+        order = torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable"))
+        with self._sync(last):
+            scores = torch.cat(parts).index_select(0, sent(order, self.accelerator.device))
+            self.accelerator.backward(loss(scores))
+
+    def _sync(self, when: bool) -> AbstractContextManager[None]:
+        """Exchange gradients in a backward pass only on a condition; it holds for the forward pass before it, too."""
+        return nullcontext() if when else self.accelerator.no_sync(self.model)
 
     def _micro_batches(self, lists: list[ListSample]) -> list[tuple[list[ListSample], int]]:
         """Cut lists into micro-batches; return each with its number of tokens."""
@@ -360,15 +260,11 @@ def _starts(lists: list[ListSample]) -> Array:
     return np.cumsum(lengths) - lengths
 
 
-def has_unused_parameters(scorer: Scorer, inputs: Inputs, lists: Lists) -> bool:
-    """Test whether a pass over two documents leaves a trained parameter without a gradient, as DDP must know."""
-    training = scorer.training
-    rows = lists.row_numbers[: min(2, int(lists.lengths[0]))]
-    ScoringModule(scorer.eval())(inputs.collate(rows, np.zeros(1, np.int64))).sum().backward()
-    unused = any(parameter.requires_grad and parameter.grad is None for parameter in scorer.parameters())
-    scorer.zero_grad(set_to_none=True)
-    scorer.train(training)
-    return unused
+def seed_device(device: torch.device, seed: int) -> None:
+    """Seed the generators of the CPU and a device, without the stack traces that ``torch.manual_seed`` formats."""
+    torch.default_generator.manual_seed(seed)
+    if device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
 
 
 def tokens_that_fit(
@@ -396,10 +292,7 @@ def graph_bytes(scorer: Scorer, inputs: Inputs, lists: Lists, precision: Precisi
     rows, starts = lists.row_numbers, lists.offsets[:-1]
     chunk = inputs.chunks(rows, starts, PROBE_TOKENS)[0]
     batch = inputs.collate(rows[chunk], starts_of(list_numbers(len(rows), starts)[chunk]))
-    before = RngSnapshot(scorer, device)
-    with kept(scorer) as count, autocast(precision, device):
-        scores = scorer.score({name: sent(value, device) for name, value in batch.items()})
-        size = count.bytes
-        del scores
-    before.restore()  # running statistics do not see the probe
+    with kept(scorer) as storages, autocast(precision, device):
+        scorer.score({name: sent(value, device) for name, value in batch.items()})
+    size = sum(storage.nbytes() for storage in storages.values())
     return max(1.0, size / int(inputs.lengths(rows[chunk]).sum()))

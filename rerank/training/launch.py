@@ -26,9 +26,7 @@ MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 """Accelerate's name of each precision."""
 
 
-def make_accelerator(
-    precision: Precision, folder: Path | None = None, trackers: Sequence[str] = (), find_unused: bool = True
-) -> Accelerator:
+def make_accelerator(precision: Precision, folder: Path | None = None, trackers: Sequence[str] = ()) -> Accelerator:
     """Join the processes that were launched together, for one training run.
 
     Raises:
@@ -51,7 +49,7 @@ def make_accelerator(
             fsdp_plugin=sharding(),
             kwargs_handlers=[
                 InitProcessGroupKwargs(timeout=PATIENCE),
-                DistributedDataParallelKwargs(find_unused_parameters=find_unused),
+                DistributedDataParallelKwargs(find_unused_parameters=True),
             ],
         )
     except (ValueError, ImportError, RuntimeError) as error:

@@ -28,7 +28,6 @@ from rerank.storage.files import atomic_folder
 from rerank.training.accumulate import (
     GradientAccumulator,
     ScoringModule,
-    has_unused_parameters,
     not_finite,
     tokens_that_fit,
 )
@@ -100,17 +99,18 @@ class Trainer:
         """Prepare the model and its inputs, join the other processes, and create the run folder."""
         config, train = self.config, self.splits.train
         self.model.prepare(train, config.seed)
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-        if several and self.model.uses_batch_norm:
-            raise UserError("model: batch norm is over a whole batch, so one process trains; start one")
+        if self.model.uses_batch_norm:
+            if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+                raise UserError("model: batch norm is over a whole batch, so one process trains; start one")
+            if config.gradient == "cached":
+                raise UserError("gradient: cached scores twice, and batch norm would count each score twice; set full")
         self._inputs["train"] = self.model.inputs(train)
         for split, lists in self.measurer.lists.items():
             self.model.check(lists)
             if split == "validation":
                 self._inputs[split] = self.model.inputs(lists)
         self.precision, why = chosen_precision(config.precision, self.model.bf16)
-        unused = several and has_unused_parameters(self.model, self._inputs["train"], train)
-        self.accelerator = make_accelerator(self.precision, self.folder.path, config.tracker, unused)
+        self.accelerator = make_accelerator(self.precision, self.folder.path, config.tracker)
         self.main = self.accelerator.is_main_process
         self.batches = Batches(
             train, self.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed
@@ -147,9 +147,11 @@ class Trainer:
         """Find the memory limits, and build the gradient accumulator; a resumed run keeps its limits."""
         config, train, limits = self.config, self.splits.train, state.limits
         inputs = self._inputs["train"]
+        # a second pass, or one that measures memory, would count in the statistics of batch norm
+        gradient = "full" if self.model.uses_batch_norm else config.gradient
         if not limits.token_budget:
             limits.token_budget = config.token_budget or self.model.budget
-            if config.gradient == "auto" or config.token_budget is None:
+            if gradient == "auto" or (config.token_budget is None and not self.model.uses_batch_norm):
                 self.model.train()
                 with together():
                     limits.full_tokens, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
@@ -161,7 +163,7 @@ class Trainer:
         size, backend = micro_batch_size(config, processes), self.accelerator.state.dynamo_plugin.backend.value.lower()
         how = [self.precision, *["sharded"] * self.accelerator.is_fsdp2, *[backend] * (backend != "no")]
         log.info("%s", describe_batch(processes, self.batches.batch_size, size, limits.token_budget, ", ".join(how)))
-        return GradientAccumulator(self.accelerator, self.forward, inputs, self.targets, limits, size, config.gradient)
+        return GradientAccumulator(self.accelerator, self.forward, inputs, self.targets, limits, size, gradient)
 
     def _epoch(self, state: State, accumulator: GradientAccumulator) -> None:
         config, accelerator = self.config, self.accelerator
@@ -175,8 +177,8 @@ class Trainer:
         )
         started, lists, documents = time.perf_counter(), 0, 0
         for batch in self.batches.epoch(state.epoch, state.epoch_step):
-            seed_device(accelerator.device, seed_of(config.seed, state.step, f"process {accelerator.process_index}"))
-            done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps)
+            seed = seed_of(config.seed, state.step, f"process {accelerator.process_index}")
+            done = accumulator.accumulate(batch, state.step + 1, state.step / self.steps, seed)
             learned: dict[str, Any] = {"skipped": True}
             if done.lists:
                 largest = config.optimization.max_grad_norm or float("inf")
@@ -318,13 +320,6 @@ class Trainer:
         """Finish them without Accelerate's ``end_training``, which would end the group of processes, too."""
         for tracker in self.accelerator.trackers:
             tracker.finish()
-
-
-def seed_device(device: torch.device, seed: int) -> None:
-    """Seed the generators of the CPU and a device, without the stack traces that ``torch.manual_seed`` formats."""
-    torch.default_generator.manual_seed(seed)
-    if device.type != "cpu":
-        torch.get_device_module(device).manual_seed(seed)
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,6 @@ def gradients(model: Scorer, lists: Lists, loss: Loss, **options: Any) -> tuple[
     model.zero_grad(set_to_none=True)
     model.train()
     accumulator = accumulator_of(model, lists, loss, limits, **options)
-    torch.manual_seed(1)
     value = accumulator.accumulate(whole_batch(lists), 1, share).loss
     return value, gradients_of(model)
 

@@ -98,12 +98,16 @@ def test_interrupted_run_resumes(options: list[str], tmp_path: Path) -> None:
     assert_same_runs(parts, whole)
 
 
-def test_batch_norm_is_refused_in_several_processes(
-    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("processes", "gradient", "said"),
+    [("2", "full", "is over a whole batch, so one process trains"), ("1", "cached", "would count .* twice; set full")],
+)
+def test_batch_norm_is_refused_when_batches_are_cut(
+    processes: str, gradient: str, said: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(UserError, match=r"batch norm is over a whole batch, so one process trains; start one"):
-        train([*options, "--model.batch_norm=before", f"--output={tmp_path / 'run'}"])
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    with pytest.raises(UserError, match=said):
+        train([*options, "--model.batch_norm=before", f"--gradient={gradient}", f"--output={tmp_path / 'run'}"])
 
 
 def test_gradients_are_clipped(options: list[str], tmp_path: Path) -> None:

