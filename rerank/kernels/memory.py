@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,54 +19,20 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 CGROUP = Path("/sys/fs/cgroup")
 
 
-@dataclass
-class Holding:
-    """Bytes that graphs built within :func:`kept` hold for backward passes: of distinct tensors, now and at most."""
-
-    bytes: int = 0
-    peak: int = 0
-    _holders: Counter[int] = field(default_factory=Counter)
-
-    def hold(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        self._holders[storage._cdata] += 1
-        if self._holders[storage._cdata] == 1:
-            self.bytes += storage.nbytes()
-            self.peak = max(self.peak, self.bytes)
-
-    def release(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        self._holders[storage._cdata] -= 1
-        if not self._holders[storage._cdata]:
-            del self._holders[storage._cdata]
-            self.bytes -= storage.nbytes()
-
-
-class _Held:
-    """A saved tensor that says when the graph lets go of it."""
-
-    def __init__(self, tensor: Tensor, kept: Holding) -> None:
-        self.tensor, self.kept = tensor, kept
-        kept.hold(tensor)
-
-    def __del__(self) -> None:
-        self.kept.release(self.tensor)
-
-
 @contextmanager
-def kept(module: torch.nn.Module) -> Iterator[Holding]:
-    """Count what the graphs that are built inside keep for their backward passes, without the module's parameters."""
+def kept(module: torch.nn.Module) -> Iterator[dict[int, torch.UntypedStorage]]:
+    """Collect what the graphs that are built inside keep for their backward passes, without the module's parameters."""
     own = {parameter.untyped_storage()._cdata for parameter in module.parameters()}
-    count = Holding()
+    storages: dict[int, torch.UntypedStorage] = {}
 
-    def pack(tensor: Tensor) -> Tensor | _Held:
-        return tensor if tensor.untyped_storage()._cdata in own else _Held(tensor, count)
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            storages[storage._cdata] = storage
+        return tensor
 
-    def unpack(value: Tensor | _Held) -> Tensor:
-        return value.tensor if isinstance(value, _Held) else value
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        yield count
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield storages
 
 
 def free_memory(device: torch.device) -> int | None:

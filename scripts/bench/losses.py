@@ -47,9 +47,9 @@ def _wait(device: str) -> None:
 
 def kept_bytes(step: Step, scores: Tensor, labels: Tensor) -> int:
     """Bytes of the distinct tensors that the graph keeps, without the input."""
-    with kept(torch.nn.ParameterList([scores, labels])) as graph:
-        _value = step(scores.requires_grad_(), labels)  # held, so that its graph is
-        return graph.bytes
+    with kept(torch.nn.ParameterList([scores, labels])) as storages:
+        step(scores.requires_grad_(), labels)
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 def peak_bytes(step: Step, scores: Tensor, labels: Tensor, device: str) -> int:
