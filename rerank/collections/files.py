@@ -1,4 +1,4 @@
-"""Collections that are folders of files, in BEIR's layout or plain, and files of documents and of queries."""
+"""Collections that are folders of files, plain or in BEIR's layout, and files of documents and of queries."""
 
 from __future__ import annotations
 
@@ -9,73 +9,61 @@ from pathlib import Path
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined
 from rerank.collections.judgments import read_qrels_file
 from rerank.collections.tables import json_object
-from rerank.collections.tagged import topics
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, read_lines, warn_once
 
 ID_KEYS = ("_id", "id", "doc_id", "docid", "docno", "corpus-id", "pid", "query_id", "qid", "query-id", "q_id")
 TEXT_KEYS = ("text", "contents", "content", "passage", "document", "answer", "segment")
-HEADER_WORDS = {*ID_KEYS, *TEXT_KEYS, "doc-id", "topic", "number", "query", "question", "title", "body"}
+HEADER_WORDS = {*ID_KEYS, *TEXT_KEYS, "doc-id", "number", "query", "question", "title", "body"}
 
 
 class FilesFolder:
-    """``files:DIR``: ``docs.tsv`` or ``docs.jsonl``, queries, and judgments, if any.
+    """``files:DIR``, or ``beir:DIR/SPLIT`` with the judgments of a split: files of documents, queries and judgments.
 
-    Queries are in ``queries.*`` or ``topics.*``, judgments in ``qrels*``; every file may be compressed. A TSV line is
-    an id, a tab and a text. A JSON line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), perhaps a ``title``.
+    Documents are in ``docs.tsv``, ``docs.jsonl`` or ``corpus.jsonl``, queries in ``queries.*``, judgments in ``qrels*``
+    or, of a split, in ``qrels/SPLIT.tsv``; every file may be compressed. A TSV line is an id, a tab and a text. A JSON
+    line has an ``id`` (or ``_id``), a ``text`` (or ``contents``), perhaps a ``title``.
+
+    As in BEIR, the queries of a split are those that its judgments hold. ``beir:DIR`` has all queries.
     """
 
-    def __init__(self, path: str) -> None:
-        self.name, self.folder = f"files:{path}", Path(path).expanduser()
-        self.path = _only_file(self.folder, r"docs\.(tsv|jsonl)", "docs.tsv or docs.jsonl")
+    def __init__(self, name: str) -> None:
+        given = Path(name.partition(":")[2]).expanduser()
+        is_split = not given.is_dir() and (given.parent / "qrels").is_dir()
+        self.name, self.folder = name, given.parent if is_split else given
+        self.path = _only_file(self.folder, r"docs\.(tsv|jsonl)|corpus\.jsonl", "docs.tsv, docs.jsonl or corpus.jsonl")
+        files = _files(self.folder / "qrels", r".+\.tsv")
+        self.splits = list(dict.fromkeys(file.name.rpartition(".tsv")[0] for file in files))
+        self.split = None
+        if is_split:
+            hint = f"qrels/{given.name}.tsv{nearest(given.name, self.splits)}; splits: {', '.join(self.splits)}"
+            self.split = _only_file(self.folder / "qrels", rf"{re.escape(given.name)}\.tsv", hint)
 
     def documents(self) -> Iterator[Document]:
         return (Document(id, document_text(record, where)) for where, id, record in _records(self.path))
 
-    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        expected = "queries.tsv, queries.jsonl or topics.txt"
-        return read_queries_file(_only_file(self.folder, r"(queries|topics)(\.[\w-]+)*", expected), fields)
+    def queries(self) -> Iterator[Query]:
+        file = _only_file(self.folder, r"queries(\.[\w-]+)*", "queries.tsv or queries.jsonl")
+        if self.split is None:
+            return read_queries_file(file)
+        qrels = self.qrels() or {}
+        judged = [query for query in read_queries_file(file) if query.id in qrels]
+        if not judged:
+            raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id, score")
+        return iter(judged)
 
     def qrels(self) -> Qrels | None:
-        pattern = r"qrels(\.[\w-]+)*"
-        return read_qrels_file(_only_file(self.folder, pattern, "qrels")) if _files(self.folder, pattern) else None
+        if self.split is not None:
+            return read_qrels_file(self.split)
+        if _files(self.folder, pattern := r"qrels(\.[\w-]+)*"):
+            return read_qrels_file(_only_file(self.folder, pattern, "qrels"))
+        if self.splits:
+            such = f"{self.name.rstrip('/')}/{self.splits[0]}"
+            warn_once(f"{self.name}: has no judgments without a split, such as {such}")
+        return None
 
     def fingerprint(self) -> str:
         return digest("lines", file_state(self.path))
-
-
-class BeirFolder(FilesFolder):
-    """``beir:DIR/SPLIT``: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv`` as BEIR lays them out.
-
-    As in BEIR, the queries of a split are those that its judgments hold. ``beir:DIR`` has all queries and no
-    judgments.
-    """
-
-    def __init__(self, path: str) -> None:
-        given = Path(path).expanduser()
-        self.name, self.folder = f"beir:{path}", given if given.is_dir() else given.parent
-        self.path = _only_file(self.folder, r"corpus\.jsonl", "corpus.jsonl")
-        files = _files(self.folder / "qrels", r".+\.tsv")
-        self.splits = list(dict.fromkeys(file.name.rpartition(".tsv")[0] for file in files))
-        self.split = None
-        if self.folder != given:
-            hint = f"qrels/{given.name}.tsv{nearest(given.name, self.splits)}; splits: {', '.join(self.splits)}"
-            self.split = _only_file(self.folder / "qrels", rf"{re.escape(given.name)}\.tsv", hint)
-
-    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
-        qrels, empty = self.qrels(), True
-        for query in super().queries(fields):
-            if qrels is None or query.id in qrels:
-                empty = False
-                yield query
-        if empty:
-            raise UserError(f"{self.split}: judges none of the queries; expected query-id, corpus-id, score")
-
-    def qrels(self) -> Qrels | None:
-        if self.split is None and self.splits:
-            such = f"{self.name.rstrip('/')}/{self.splits[0]}"
-            warn_once(f"{self.name}: has no judgments without a split, such as {such}")
-        return None if self.split is None else read_qrels_file(self.split)
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -96,25 +84,20 @@ def _only_file(folder: Path, pattern: str, expected: str) -> Path:
     return found[0]
 
 
-def read_queries_file(path: Path, fields: Sequence[str] | None = None) -> Iterator[Query]:
+def read_queries_file(path: Path) -> Iterator[Query]:
     """Yield the queries of a file in its order.
 
-    A file named ``.jsonl`` has an ``_id`` (or ``id``) and a ``text`` (or ``query``) a line; one that begins with ``<``
-    has TREC topics, of which number and title are taken; any other has an id, a tab and a text a line. ``fields`` are
-    the keys or tags that make the text in their place.
+    A file named ``.jsonl`` has an ``_id`` (or ``id``) and a ``text`` (or ``query``) a line; any other has an id, a tab
+    and a text a line.
     """
-    if next(read_lines(path), (0, ""))[1].lstrip().startswith("<"):
-        queries = topics(path, fields)
-    else:
-        queries = ((where, id, _query_text(record, fields, where)) for where, id, record in _records(path))
     first: dict[str, str] = {}
-    for where, id, text in queries:
+    for where, id, record in _records(path):
         if id in first:
             raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
         first[id] = where
-        yield Query(id, text)
-    if not first:  # topics in other tags are no topics
-        raise UserError(f"{path}: no queries in this file; expected ids, tabs and texts, JSON lines, or TREC topics")
+        yield Query(id, _text(record, where, ("text", "query")))
+    if not first:
+        raise UserError(f"{path}: no queries in this file; expected ids, tabs and texts, or JSON lines")
 
 
 def _records(path: Path) -> Iterator[tuple[str, str, Mapping[str, object]]]:
@@ -144,17 +127,15 @@ def _tab_record(line: str, where: str) -> dict[str, object]:
 
 def document_text(record: Mapping[str, object], where: str) -> str:
     """Join the title of a document, if it has one, and its text."""
-    body = next((key for key in TEXT_KEYS if key in record), None)
-    if body is None:
-        raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected 'text'")
-    return joined(_field_text(record.get(key), where, key) for key in ("title", body))
+    text = _text(record, where, TEXT_KEYS)
+    return joined([_field_text(record.get("title"), where, "title"), text])
 
 
-def _query_text(record: Mapping[str, object], fields: Sequence[str] | None, where: str) -> str:
-    fields = fields or [next((key for key in ("text", "query") if key in record), "text")]
-    if lacking := next((key for key in fields if key not in record), None):
-        raise UserError(f"{where}: no {lacking} among the keys {', '.join(record)}; expected {lacking!r}")
-    return joined(_field_text(record[key], where, key) for key in fields)
+def _text(record: Mapping[str, object], where: str, keys: Sequence[str]) -> str:
+    key = next((key for key in keys if key in record), None)
+    if key is None:
+        raise UserError(f"{where}: no text among the keys {', '.join(record)}; expected {keys[0]!r}")
+    return joined([_field_text(record[key], where, key)])
 
 
 def _field_text(value: object, where: str, field: str) -> str:

@@ -80,13 +80,7 @@ def qrels_of(given: Any, columns: Mapping[str, str] | None, name: str) -> Qrels:
             for document, grade in judged.items()
         )
         return {checked_id(query, name): {} for query in given} | qrels
-    if isinstance(given, Path) or hasattr(given, "to_pandas") or hasattr(given, "itertuples"):
-        rows: Iterable[Any] = zip(*named_columns(given, FIELDS, columns, name).values(), strict=True)
-    else:
-        try:
-            rows = [(one.query_id, one.doc_id, one.relevance) for one in given]
-        except (AttributeError, TypeError) as error:
-            raise UserError(f"{name}: {error}; give a dictionary, a data frame or a file") from error
+    rows = zip(*named_columns(given, FIELDS, columns, name).values(), strict=True)
     return _collect((f"{name}: judgment {number}", *row) for number, row in enumerate(rows, 1))
 
 

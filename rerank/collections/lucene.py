@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +14,16 @@ from typing import Any
 from rerank.collections.base import Document, Qrels, Query
 from rerank.collections.files import document_text
 from rerank.collections.jvm import java_class, start_jvm
-from rerank.collections.tagged import tagged_text
 from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
 
 MANIFEST = "rerank.json"
 """In an index of ours: the collection and the settings that it was built from."""
+
+TAG = re.compile(r"<!--.*?-->|</?[a-zA-Z][^<>]*>", re.DOTALL)
+# Ids, the header lines that a web crawl put before the page, programs and styles are not text; CDATA is.
+NOT_TEXT = re.compile(r"<(DOCNO|DOCID|DOCHDR)>.*?</\1>|<(script|style)\b[^<>]*>.*?</\2\s*>", re.DOTALL | re.IGNORECASE)
+CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
 def prebuilt_index(name: str) -> Path:
@@ -77,9 +83,8 @@ class LuceneCollection:
     An index has no queries and judgments of its own: name a file of them, or another collection.
     """
 
-    def __init__(self, path: str) -> None:
-        self.name = f"lucene:{path}"
-        self.index = find_index(path)
+    def __init__(self, name: str) -> None:
+        self.name, self.index = name, find_index(name.partition(":")[2])
 
     def documents(self) -> Iterator[Document]:
         with open_index(self.index) as searcher:
@@ -107,3 +112,9 @@ def stored_text(contents: str | None, raw: str | None, where: str) -> str:
     if raw is None:
         raise UserError(f"{where}: the index stores no text; take one with stored documents")
     return document_text(json.loads(raw), where) if raw.lstrip().startswith("{") else tagged_text(raw)
+
+
+def tagged_text(markup: str) -> str:
+    """Return the text of a document of TREC's without tags and blank lines, entities resolved."""
+    text = CDATA.sub(lambda found: html.escape(found[1]), NOT_TEXT.sub(" ", markup))
+    return "\n".join(line for line in map(str.strip, html.unescape(TAG.sub(" ", text)).splitlines()) if line)

@@ -9,13 +9,13 @@ from typing import Any
 
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.demo import DemoCollection
-from rerank.collections.files import BeirFolder, FilesFolder, read_queries_file
+from rerank.collections.files import FilesFolder, read_queries_file
 from rerank.collections.irdatasets import IrDataset, known_ids
 from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.collections.lucene import LuceneCollection
 from rerank.errors import NotFoundError, UserError, nearest
 
-KINDS: dict[str, Callable[[str], Collection]] = {"beir": BeirFolder, "files": FilesFolder, "lucene": LuceneCollection}
+KINDS: dict[str, Callable[[str], Collection]] = {"beir": FilesFolder, "files": FilesFolder, "lucene": LuceneCollection}
 
 
 def open_collection(name: str) -> Collection:
@@ -41,7 +41,7 @@ def open_collection(name: str) -> Collection:
     if name == "demo":
         return DemoCollection()
     if path and kind in KINDS:
-        return KINDS[kind](path)
+        return KINDS[kind](name)
     with suppress(KeyError):
         return IrDataset(name)
     if Path(name).expanduser().is_dir():
@@ -70,22 +70,21 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
     'shutil: Return disk usage statistics about the given path.'
 
     Args:
-        source: a file of them (JSONL, TSV or TREC topics, compressed or not), a collection, or its name.
-        fields: what makes their texts, in this order: the tags of topics (``title``, ``desc``, ``narr``), keys of JSON
-            lines, or fields of an ir_datasets id; None takes the title or text.
+        source: a file of them (JSONL or TSV, compressed or not), a collection, or its name.
+        fields: fields of an ir_datasets id that make the texts, in this order, such as ``title`` and ``description``;
+            None takes the title or text.
 
     Raises:
         UserError: a bad line or an id that comes twice (with file and line), or nothing of that name.
     """
+    given: Any = source
     if isinstance(source, str | Path):
-        if path := _file(source):
-            return read_queries_file(path, fields)
-        source = open_collection(str(source))
-    if fields is None:
-        return source.queries()
-    if isinstance(source, FilesFolder | IrDataset):
-        return source.queries(fields)
-    raise UserError(f"{source.name}: queries have one text and no fields to choose from")
+        given = _file(source) or open_collection(str(source))
+    if isinstance(given, IrDataset):
+        return given.queries(fields)
+    if fields is not None:
+        raise UserError(f"{given.name}: queries have one text; only those of ir_datasets have fields to choose from")
+    return read_queries_file(given) if isinstance(given, Path) else given.queries()
 
 
 def read_qrels(source: str | Path) -> Qrels:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from heapq import nsmallest
 
 from rerank.collections.base import Collection, Document, Qrels, Query
-from rerank.errors import UserError
 from rerank.progress import log
 from rerank.storage.files import digest
 
@@ -31,14 +27,10 @@ class OwnQueries:
     >>> own = OwnQueries(Texts(texts, {"q": ""}))
     >>> [query.text for query in own.queries()], [document.text for document in own.documents()]
     (['How lists are sorted'], ['Timsort merges runs that are sorted.', 'One line.'])
-
-    Args:
-        source: the collection.
-        count: the number of queries to draw; by default all.
     """
 
-    def __init__(self, source: Collection, count: int | None = None) -> None:
-        self.source, self.count = source, count
+    def __init__(self, source: Collection) -> None:
+        self.source = source
         self.name = f"{source.name} by its titles"
 
     def documents(self) -> Iterator[Document]:
@@ -56,8 +48,7 @@ class OwnQueries:
         times = Counter(plain)
         unique = [Query(id, title) for (id, title, _), key in zip(titles, plain, strict=True) if times[key] == 1]
         log.info("%s: %d documents have one of their own", self.name, len(unique))
-        drawn = set(nsmallest(self.count or len(unique), unique, key=_place))
-        return [query for query in unique if query in drawn]
+        return unique
 
     def qrels(self) -> Qrels:
         return {query.id: {query.id: 1} for query in self._queries}
@@ -66,21 +57,7 @@ class OwnQueries:
         return digest(self.source.fingerprint(), "titles")
 
 
-def _place(query: Query) -> str:
-    return hashlib.sha256(query.id.encode()).hexdigest()
-
-
 def _split(text: str) -> tuple[str, str]:
     """Split a document into its title, which may be empty, and the rest."""
     title, _, rest = text.partition("\n")
     return (" ".join(title.split()), rest.strip()) if rest.strip() else ("", text)
-
-
-def own_queries(source: Collection, queries: object) -> OwnQueries | None:
-    """Return the collection with its titles as queries if the words ``titles`` or ``titles:2000`` ask for them."""
-    found = re.fullmatch(r"titles(?::(.*))?", queries) if isinstance(queries, str) else None
-    if found is None:
-        return None
-    if (count := found[1]) is not None and not (count.isdecimal() and int(count)):
-        raise UserError(f"--queries: {queries}: expected a number of queries, such as titles:2000")
-    return OwnQueries(source, None if count is None else int(count))

@@ -55,29 +55,26 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def read_text(path: str | Path) -> str:
-    """Read a UTF-8 file, plain or compressed, without a byte-order mark; refuse other encodings with their line."""
-    with open_binary(path) as file:
-        data = file.read()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}:{line}: byte {data[error.start]:#x} is not UTF-8; save the file as UTF-8") from error
+    """Read a UTF-8 file, plain or compressed, without a byte-order mark."""
+    return "".join(_decoded(path))
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Yield the number, from 1, and the text of each line that is not blank, without its end.
+    """Yield the number, from 1, and the text of each line that is not blank, without its end."""
+    for number, line in enumerate(_decoded(path), 1):
+        if not line.isspace():
+            yield number, line.rstrip("\r\n")
 
-    Bytes that are not UTF-8 become U+FFFD, which is logged once for a file.
-    """
-    undecodable = 0
+
+def _decoded(path: str | Path) -> Iterator[str]:
+    """Yield lines with their ends; refuse encodings other than UTF-8 with their line."""
     with open_binary(path) as file:
-        for number, line in enumerate(io.TextIOWrapper(file, "utf-8-sig", "replace", newline="\n"), 1):
-            undecodable += "\ufffd" in line
-            if not line.isspace():
-                yield number, line.rstrip("\r\n")
-    if undecodable:
-        warn_once(f"{path}: {undecodable} lines have U+FFFD, or bytes that are not UTF-8")
+        for number, line in enumerate(file, 1):
+            try:
+                yield line.decode("utf-8" if number > 1 else "utf-8-sig")
+            except UnicodeDecodeError as error:
+                wrong = f"byte {error.object[error.start]:#x} is not UTF-8"
+                raise UserError(f"{path}:{number}: {wrong}; save the file as UTF-8") from error
 
 
 def plain_name(path: Path) -> Path:

@@ -35,7 +35,7 @@ def retrieve_inputs(
     **others: Any,
 ) -> Iterator[Input]:
     """Yield the inputs of :func:`rerank.retrieve` with these options; nothing is downloaded."""
-    titles = queries is not None and queries.partition(":")[0] == "titles"
+    titles = queries == "titles"
     if collection is not None:
         needed = {"docs": True, "queries": queries is None, "qrels": qrels is None and not titles}
         yield from _collection(collection, [part for part, own in needed.items() if own])

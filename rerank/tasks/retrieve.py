@@ -101,9 +101,9 @@ def retrieve(
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
             column of that name, after looking at all of them.
         order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs.
-        queries: queries (JSONL, TSV, TREC topics or a collection); None takes the collection's own. The word titles
-            takes the first lines of documents, and removes them there; titles:2000 takes 2000.
-        query_fields: fields that make up a query's text: title, desc, narr of TREC topics, keys of JSONL; None takes
+        queries: queries (JSONL, TSV or a collection); None takes the collection's own. The word titles takes the first
+            lines of documents, and removes them there.
+        query_fields: fields of an ir_datasets id that make up a query's text, such as title description; None takes
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.
         columns: names of the records' columns, as FIELD=COLUMN: query=question text=passage.
@@ -118,7 +118,7 @@ def retrieve(
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
     from rerank.collections.names import as_qrels, checked_collection, open_collection
-    from rerank.collections.own_queries import own_queries
+    from rerank.collections.own_queries import OwnQueries
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.view import Lists
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
@@ -152,8 +152,8 @@ def retrieve(
             raise UserError("columns: these name the columns of --records; leave them out for a collection")
         assert collection is not None
         source = open_collection(collection) if isinstance(collection, str) else checked_collection(collection)
-        if (own := own_queries(source, queries)) is not None:
-            source, queries = own, None
+        if isinstance(queries, str) and queries == "titles":
+            source, queries = OwnQueries(source), None
         if not (forms or dense):
             search = search or Search()
         wanted = _asked(queries, source, query_fields)

@@ -52,11 +52,11 @@ def test_beir_splits_have_the_queries_of_their_judgments(beir: Path, caplog: pyt
     assert open_collection(f"beir:{beir}").fingerprint() == before
 
 
-def test_beir_refuses_what_is_not_there(beir: Path, tmp_path: Path) -> None:
+def test_beir_refuses_missing_folders_and_splits(beir: Path, tmp_path: Path) -> None:
     for name, message in {
         f"beir:{beir}/tets": r"no qrels/tets\.tsv \(did you mean 'test'\?\); splits: test, train",
-        f"beir:{tmp_path}": r"no corpus\.jsonl in this folder",
-        f"beir:{tmp_path}/nowhere/test": "nowhere: no such folder",
+        f"beir:{tmp_path}": r"no docs\.tsv, docs\.jsonl or corpus\.jsonl in this folder",
+        f"beir:{tmp_path}/nowhere/test": "nowhere/test: no such folder",
     }.items():
         with pytest.raises(UserError, match=message):
             open_collection(name)
@@ -67,7 +67,7 @@ def test_beir_refuses_what_is_not_there(beir: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("compressed", ["", ".gz", ".xz"])
-def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compressed: str) -> None:
+def test_files_are_read_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compressed: str) -> None:
     files = {
         "docs.tsv": ["1\tcafé", "2\t"],
         "queries.jsonl": ['{"id": 7, "query": "coffee"}', '{"id": 8, "text": "tea"}'],
@@ -81,8 +81,8 @@ def test_files_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, c
     assert collection.qrels() == {"7": {"1": -1, "2": 3}}
 
 
-def test_files_that_are_missing_or_double(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no docs\.tsv or docs\.jsonl in this folder"):
+def test_files_that_are_missing_or_double_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no docs\.tsv, docs\.jsonl or corpus\.jsonl in this folder"):
         open_collection(f"files:{tmp_path}")
     write(tmp_path, {"docs.tsv": "1\ta\n"})
     with pytest.raises(UserError, match=r"no queries\.tsv"):

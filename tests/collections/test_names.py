@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rerank import Texts
 from rerank.collections import Query, open_collection, read_queries
 from rerank.errors import UserError
 from tests.forked import python
@@ -31,7 +32,11 @@ def test_open_collection_suggests_prefixes_for_a_folder(tmp_path: Path) -> None:
         open_collection(str(tmp_path))
 
 
-def test_query_fields_are_checked() -> None:
+def test_query_fields_are_those_of_an_ir_dataset(tmp_path: Path) -> None:
+    (tmp_path / "q.tsv").write_text("1\ta\n")
+    for source in (tmp_path / "q.tsv", Texts({"d": "a"}, {"q": "b"})):
+        with pytest.raises(UserError, match="queries have one text"):
+            read_queries(source, ["description"])
     with pytest.raises(UserError, match=r"no field 'txt' \(did you mean 'text'\?\); query_id, text"):
         list(read_queries("cranfield", ["txt"]))
 

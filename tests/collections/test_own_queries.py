@@ -1,5 +1,3 @@
-"""Titles as queries: the documents that they are taken from are relevant, and no longer contain them."""
-
 from __future__ import annotations
 
 from rerank import Texts
@@ -28,12 +26,3 @@ def test_titles_that_one_document_has_are_queries() -> None:
     assert documents["g"] == "Heat transfer to the nose of the body."
     assert documents["e"] == "No line break is here. The second sentence has five words."
     assert own.fingerprint() != TEXTS.fingerprint()
-
-
-def test_counted_titles_are_drawn_by_their_ids_alone() -> None:
-    texts = {str(i): f"The title of number {i}\nOne two three four five {i}" for i in range(50)}
-    some, more = (
-        [query.id for query in OwnQueries(Texts(texts, {"q": "a query"}), count).queries()] for count in (10, 20)
-    )
-    assert len(some) == 10 and len(more) == 20 and set(some) < set(more)
-    assert some == sorted(some, key=int)

@@ -90,10 +90,6 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "a run with a document twice": (lambda t: rerank.as_run({"1": [("a", 2), ("a", 1)]}), r"document 'a' twice"),
     # retrieve
     "an unknown collection": (lambda t: rerank.retrieve("beir/scifcat/train"), r"did you mean 'beir/scifact/train'"),
-    "titles of no number": (
-        lambda t: rerank.retrieve(rerank.Texts({"a": "A\nb"}, {"q": "x"}), queries="titles:some"),
-        r"titles:2000",
-    ),
     # evaluate
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
     "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"bm52: .* \(did you mean 'bm25'"),

@@ -18,7 +18,7 @@ class DemoCollection(FilesFolder):
     """
 
     def __init__(self) -> None:
-        super().__init__(str(Path(__file__).parent))
+        super().__init__(f"files:{Path(__file__).parent}")
         self.name = "demo"
 
     def entries(self) -> Iterator[dict[str, str]]:
