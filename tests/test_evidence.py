@@ -76,17 +76,3 @@ def test_theirs_are_the_printed_differences() -> None:
     assert papers.theirs(bruch, "ApproxNDCG", bruch, "ListMLE") == pytest.approx(0.4538 - 0.4256)
     thonet = "mq2008-table2-full"
     assert papers.theirs(thonet, "SmoothI", thonet, "ListNet") == pytest.approx(0.477 - 0.422)
-
-
-@pytest.mark.parametrize(
-    ("mean", "p", "signs", "expected"),
-    [
-        (0.1, 0.2, [0.1], "open"),
-        (0.1, float("nan"), [0.1], "open"),
-        (0.1, 0.01, [0.3, 0.1], "yes"),
-        (0.1, 0.01, [-0.1], "no"),
-        (0.1, 0.01, [-0.1, 0.1], "as some"),
-    ],
-)
-def test_verdict_compares_signs(mean: float, p: float, signs: list[float], expected: str) -> None:
-    assert papers.verdict(mean, p, signs) == expected

@@ -1,4 +1,4 @@
-"""The experiments under configs/ are read by their own parser and by training's."""
+"""Experiments under configs/ are valid, and so are their runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOSSES = {
 """Training files, and their rows in the experiment beside them."""
 
 
-def test_experiments_train_what_the_files_beside_them_do() -> None:
+def test_experiments_have_the_settings_of_training_files() -> None:
     for name, method in LOSSES.items():
         path = ROOT / "configs" / f"{name}.yaml"
         table = read_config(path.with_name("losses.yaml"))
@@ -58,7 +58,7 @@ def test_wrong_kind_of_file_names_the_other_command(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_every_cell_is_a_training_configuration(path: Path) -> None:
+def test_every_run_is_a_training_configuration(path: Path) -> None:
     config = read_config(path)
     key = next(key for key in ("path", "lists", "train") if key in config["base"]["data"]["init_args"])
     config["base"]["data"]["init_args"][key] = "elsewhere"
@@ -70,7 +70,7 @@ def test_every_cell_is_a_training_configuration(path: Path) -> None:
 
 @pytest.mark.slow
 def test_documented_configuration_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On lists of one's own, with a smaller model: what the page says about folds, seeds and methods comes out."""
+    """It runs as docs/experiments.md shows it, but with a smaller model and one seed."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "experiments.md").read_text(), re.DOTALL)
     config = yaml.safe_load(next(block for block in blocks if "FoldsData" in block))
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Where cells are trained: on this machine, on a Ray cluster, in shares; with equal results wherever that is."""
+"""Processes of this machine, shares and a Ray cluster train the same results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARES = 3
 
 
 def write_config(folder: Path) -> Path:
-    """Two methods over six seeds, with a learning rate chosen on validation: 24 cells of a small network."""
+    """Configure 24 runs of a small network: two methods, six seeds, two learning rates."""
     write_folds(folder / "letor")
     methods = {
         name: {"set": {"loss": name}, "search": {"optimization.head_lr": [0.01, 0.001]}}
@@ -38,14 +38,14 @@ def write_config(folder: Path) -> Path:
 
 
 def found(output: Path) -> dict[str, bytes]:
-    """What cells found, by their place."""
+    """Read the results and rankings of all runs, by path."""
     names = ("cells/**/results.json", "cells/**/test.trec")
     return {str(path.relative_to(output)): path.read_bytes() for name in names for path in output.glob(name)}
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The experiment, done by processes of this machine."""
+    """The folder of the experiment, trained on this machine."""
     folder = tmp_path_factory.mktemp("engines")
     assert main(["experiment", "--config", str(write_config(folder))]) == 0
     assert len(found(folder / "here")) == 24 + 12
@@ -57,8 +57,8 @@ def results(output: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_cell_fails_when_its_process_is_killed_and_the_next_one_is_trained(here: Path, tmp_path: Path) -> None:
-    """The first process that trains is killed, as when memory runs out; the same command finishes the work."""
+def test_run_fails_if_its_process_is_killed_and_the_others_are_trained(here: Path, tmp_path: Path) -> None:
+    """A process is killed, as when memory runs out; the same command finishes the work."""
     output = tmp_path / "out"
     command = [sys.executable, "-m", "rerank.commands.cli", "experiment", "--config", str(here / "experiment.yaml")]
     command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
@@ -79,7 +79,7 @@ def test_cell_fails_when_its_process_is_killed_and_the_next_one_is_trained(here:
 
 @pytest.mark.slow
 def test_shares_train_as_one_process_does(here: Path, tmp_path: Path) -> None:
-    """As an array of Slurm's does; the command without a share then has nothing to train."""
+    """An array of Slurm trains all runs; the command without a share only writes the tables."""
     words = ["--config", str(here / "experiment.yaml"), "--output", str(tmp_path / "out"), "--jobs=1"]
     script = ["bash", str(ROOT / "configs" / "slurm" / "experiment.sh"), *words]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -122,8 +122,8 @@ def test_experiment_refuses_invalid_engines(
 
 
 @pytest.mark.slow
-def test_ray_trains_cells_as_this_machine_does(here: Path, tmp_path: Path) -> None:
-    """On an instance of Ray that the command starts, and stops."""
+def test_ray_trains_as_this_machine_does(here: Path, tmp_path: Path) -> None:
+    """The command starts an instance of Ray, and stops it."""
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'rerank-direct[ray]'")
     command = [sys.executable, "-m", "rerank", "experiment", "--config", str(here / "experiment.yaml"), "--engine=ray"]
     command += ["--jobs=null", "--output", str(tmp_path / "out"), "--seeds=[1]"]

@@ -1,4 +1,4 @@
-"""Fingerprints of cells: what is trained again after a change, and what is not."""
+"""After a change, an experiment trains exactly the runs that it affects."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from rerank.collections import open_collection
 from rerank.commands.experiment import experiment
-from rerank.lists import Lists, build_lists
+from rerank.lists import Lists
 from rerank.lists.folds import FoldsData
 from rerank.storage.locks import exclusive_lock
-from tests.builders import make_lists, make_model, random_run, write_folds
+from tests.builders import make_lists, make_model, write_folds
 from tests.experiments.settings import short_texts, write_experiment
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
@@ -27,7 +26,7 @@ def write_config(folder: Path, **changes: Any) -> str:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An experiment that is through."""
+    """The folder of a finished experiment."""
     folder = tmp_path_factory.mktemp("made")
     make_lists(folder, LENGTHS)
     make_model(folder / "model")
@@ -37,18 +36,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(made: Path, tmp_path: Path) -> Path:
-    """A copy of it that may be spoilt, over the same lists."""
+    """A copy of it that tests may change, over the same lists."""
     shutil.copytree(made / "out", tmp_path / "out")
     return tmp_path
 
 
 def again(made: Path, copied: Path, *words: str) -> int:
-    """The experiment once more, in the copy of its folder."""
+    """Repeat the experiment in the copy of its folder."""
     return experiment([f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}", *words])
 
 
 def trained(output: Path) -> dict[Path, int]:
-    """When each training was finished, by its folder."""
+    """Read the times at which trainings were finished, by folder."""
     found = output.glob("cells/*/*/*/*/results.json")
     return {path.parent.relative_to(output): path.stat().st_mtime_ns for path in found}
 
@@ -57,37 +56,28 @@ def table(output: Path) -> Any:
     return json.loads((output / "results.json").read_text())["table"]
 
 
-def test_changed_grade_trains_its_cells_again(tmp_path: Path) -> None:
-    make_lists(tmp_path, LENGTHS)
+def test_changed_grade_trains_the_runs_that_read_it(tmp_path: Path) -> None:
+    frame = make_lists(tmp_path / "made", LENGTHS).to_dataframe().drop(columns="rank")
     make_model(tmp_path / "model")
+    Lists.from_dataframe(frame).save(tmp_path / "lists")
     assert experiment([write_config(tmp_path)]) == 0
-    before, cells = table(tmp_path / "out"), trained(tmp_path / "out")
-    assert len(cells) == 3
-
-    lists = Lists.open(tmp_path / "lists")
-    regraded = "q4"
-    candidates = [scored.id for scored in lists.run()["q4"]]
+    before, runs = table(tmp_path / "out"), trained(tmp_path / "out")
+    assert len(runs) == 3
     folds = {fold: FoldsData(str(tmp_path / "lists"), fold, 3).splits(42).test for fold in (1, 2, 3)}
     (tested,) = (fold for fold, test in folds.items() if test is not None and "q4" in test.query_ids)
-    judgments = tmp_path / "collection" / "qrels" / "test.tsv"
-    lines = judgments.read_text().splitlines()
-    chosen = next(i for i, line in enumerate(lines) if line.startswith("q4\t") and line.split("\t")[1] in candidates)
-    query, document, grade = lines[chosen].split("\t")
-    lines[chosen] = f"{query}\t{document}\t{int(grade) + 1}"
-    judgments.write_text("\n".join(lines) + "\n")
-    collection = f"beir:{tmp_path / 'collection'}/test"
-    build_lists(open_collection(collection), random_run(collection, LENGTHS), tmp_path / "lists", replace=True)
-    assert (Lists.open(tmp_path / "lists").qrels or {})[regraded][document] == int(grade) + 1
 
+    frame.loc[frame.index[frame["query_id"] == "q4"][0], "grade"] += 1
+    shutil.rmtree(tmp_path / "lists")
+    Lists.from_dataframe(frame).save(tmp_path / "lists")
     assert experiment([write_config(tmp_path)]) == 0
     after = trained(tmp_path / "out")
-    assert all(after[folder] == time for folder, time in cells.items()), "nothing is overwritten"
-    new = {folder.parts[2] for folder in after.keys() - cells.keys()}
+    assert all(after[folder] == time for folder, time in runs.items()), "nothing is overwritten"
+    new = {folder.parts[2] for folder in after.keys() - runs.keys()}
     assert new == {f"fold-{fold}" for fold in (1, 2, 3) if fold != tested}
     assert table(tmp_path / "out") != before
 
 
-def test_another_setting_is_another_cell_beside_it(made: Path, copied: Path) -> None:
+def test_changed_setting_trains_a_run_beside_the_old_one(made: Path, copied: Path) -> None:
     before = trained(copied / "out")
     assert again(made, copied, "--base.batch_size=3") == 0
     after = trained(copied / "out")
@@ -109,10 +99,10 @@ def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys:
     assert "in use by another process" in done.stderr.splitlines()[-1]
 
 
-def test_workers_import_a_users_classes_only_where_they_are_named(
+def test_workers_import_only_the_named_classes_of_a_user(
     fresh_workers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    """A file of the working directory that has the name of a library's module is not run in place of it."""
+    """Files of the working directory never replace a library's modules of the same name."""
     monkeypatch.chdir(tmp_path)
     write_folds(tmp_path / "made")
     (tmp_path / "tqdm.py").write_text("raise SystemExit('the working directory was imported from')\n")

@@ -1,4 +1,4 @@
-"""Rows of a table for the first stage, alone and mixed with each method."""
+"""Tables have rows of the first stage, alone and interpolated with each method."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def lists(tmp_path: Path) -> Lists:
     return make_lists(tmp_path)
 
 
-def test_first_stage_and_mixtures_are_rows(lists: Lists, tmp_path: Path) -> None:
-    """The first stage as deep as it was reranked; mixtures by validation's shares."""
+def test_first_stage_and_interpolations_are_rows(lists: Lists, tmp_path: Path) -> None:
+    """The first stage is as deep as it was reranked; weights are those that validation chose."""
     assert experiment([write_config(tmp_path, first_stage="interpolate", baseline="first stage")]) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert list(results["table"]) == ["first stage", "ListNet", "ListNet + first stage"]

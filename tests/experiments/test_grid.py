@@ -1,4 +1,4 @@
-"""Whole experiments, tiny but real: what is trained, chosen, measured, kept and told."""
+"""Tiny experiments run from the configuration to the tables: choice, measures, failures, reuse and resuming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from scipy import stats
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
@@ -24,12 +23,32 @@ from rerank.experiments.engines import environments
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
-from tests.experiments.grid import MEASURES, PUBLISHED, write_config
+from tests.experiments.settings import short_texts, write_experiment
+
+MEASURES = ["nDCG@5", "AP", "P@1"]
+PUBLISHED = {"source": "Nobody, 2020", "rows": {"SmoothI": [0.5, None, 0.25]}}
+
+
+def write_config(folder: Path, **changes: Any) -> Path:
+    """Configure two methods that search two points each, and one whose loss becomes infinite, over three folds."""
+    smoothi = {"class_path": "DirectMetric", "init_args": {"measure": "nDCG", "relaxation": "SmoothI"}}
+    base = short_texts(folder) | {"monitor": "nDCG@5", "measures": "AP"}
+    methods = {
+        "SmoothI": {
+            "set": {"loss": smoothi, "optimization.encoder_lr": 0.001},
+            "search": {"loss.relaxation.alpha": [0.1, 1000.0]},
+        },
+        "Tuned | 50%": {"set": {"loss": "ListNet"}, "search": {"optimization.encoder_lr": [1e-5, 1e-2]}},
+        "Broken": {"set": {"loss": "ListNet", "batch_size": 1, "optimization": {"encoder_lr": 1e30}}},
+    }
+    settings = {"methods": methods, "first_stage": "hide", "jobs": 2, "test": "t-test", "baseline": "SmoothI"}
+    write_experiment(folder, **{"base": base, "measures": " ".join(MEASURES)} | settings | changes)
+    return folder / "experiment.yaml"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An experiment that is through."""
+    """The folder of a finished experiment."""
     folder = tmp_path_factory.mktemp("experiment")
     make_lists(folder)
     make_model(folder / "model")
@@ -63,6 +82,7 @@ def test_experiment_measures_test_for_runs_chosen_on_validation(folder: Path, re
         if cell in chosen:
             assert value == best
         assert (cell in chosen) == (cell / "test.trec").exists()
+        assert not (cell / "checkpoints").exists(), "a finished run needs none"
     assert len({cell.parent for cell in chosen}) == 6
 
 
@@ -92,9 +112,7 @@ def test_failed_run_leaves_a_hole_and_its_message(folder: Path, results: dict[st
 
 
 def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
-    """Means from the cells' own files; p-values by scipy from the values per query, of all comparisons planned."""
     names, lists = ["SmoothI", "Tuned | 50%"], Lists.open(folder / "lists")
-    queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
     for measure in MEASURES:
         for name in names:
             means = []
@@ -104,20 +122,9 @@ def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]
                 means.append(evaluate(run, qrels, measure).mean[measure])
                 assert cell["test"][measure] == pytest.approx(means[-1])
             assert results["table"][name]["means"][measure] == pytest.approx(np.mean(means))
-        columns = [queries[queries.method == name].sort_values("query_id")[measure] for name in names]
-        assert len(columns[0]) == 12
-        expected = stats.ttest_rel(*columns).pvalue
-        (p,) = (one["p"] for one in results["differences"] if (one["run"], one["measure"]) == (names[1], measure))
-        assert p is None if np.isnan(expected) else p == pytest.approx(expected)
     assert len(results["differences"]) == 2 * len(MEASURES), "the broken method's too"
-
-
-def test_results_have_the_rows_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
-    for cell in results["cells"]:
-        assert cell["validation"]["nDCG@5"] == validation(folder / "out" / cell["folder"])["nDCG@5"]
-        assert cell["seconds"] > 0
-    finished = [path.parent for path in folder.rglob("results.json")]
-    assert not [path for path in finished if (path / "checkpoints").exists()], "they have no use for them any more"
+    queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
+    assert queries.groupby("method").size().to_dict() == dict.fromkeys(names, 12)
 
 
 def test_tables_have_names_as_text_and_a_caption(folder: Path, results: dict[str, Any]) -> None:
@@ -128,7 +135,7 @@ def test_tables_have_names_as_text_and_a_caption(folder: Path, results: dict[str
 
 
 def test_finished_runs_are_reused(folder: Path, results: dict[str, Any]) -> None:
-    """Other measures and policies are taken from the runs that are there; without anything new, no process starts."""
+    """Changing the measures of the table trains nothing."""
     config = yaml.safe_load((folder / "experiment.yaml").read_text())
     del config["methods"]["Broken"]
     path = folder / "whole.yaml"
@@ -192,24 +199,18 @@ def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.Ca
         ({"baseline": "SmothI"}, "did you mean 'SmoothI'"),
         ({"measures": "nDCG@5 AP", "published": PUBLISHED}, "published.rows.SmoothI: has 3 numbers, the table 2"),
         ({"folds": [1, 1]}, "folds"),
-        ({"seeds": []}, "seeds"),
-        ({"jobs": 0}, "jobs"),
         ({"level": 1.0}, "level: must be in (0, 1)"),
         ({"test": "wilcoxon", "pairs": "baseline"}, "test, correction, level: nothing is compared"),
         ({"methods": {"A": {"set": {"lose": "ListNet"}}}}, "did you mean 'loss'"),
-        ({"methods": {"A": {"set": {"loss": "ListNot"}}}}, "did you mean 'ListNet'"),
         ({"methods": {"A": {"search": {"loss.alpha": 3}}}}, "must be a list of values, such as"),
         ({"methods": {"A": {"search": {"batch_size": [4, "many"]}, "set": {"loss": "ListNet"}}}}, "(batch_size: many)"),
-        ({"methods": {"A": {"set": {"loss": "ListNet", "token_budget": 0}}}}, "budget: must be at least 1, not 0"),
         ({"methods": {"A": {"set": {"loss": "ListNet", "monitor": "nDCG@0"}}}}, "cutoff must be from 1"),
         ({"methods": {"A": {"search": {"data.fold": [1, 2]}}}}, "data.fold is set by the experiment"),
         ({"base": {"seed": 3}}, "base.seed: is set by the experiment, see seeds"),
-        ({"methods": {"first stage": {}}, "first_stage": "show"}, "'first stage' is the name of another row"),
         (
             {"methods": {"A": {}, "A + first stage": {}}, "first_stage": "interpolate"},
             "rename it, or set first_stage: hide",
         ),
-        ({"baseline": "first stage"}, "baseline: no method 'first stage'"),
     ],
 )
 def test_bad_configurations_are_one_line(
@@ -230,10 +231,7 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
     assert main(["experiment", config, "--dry-run", "--base.batch_size", "3", "--base.epochs=2"]) == 0
     for words, message in (
         (["--base.data.lists=nowhere"], "nowhere"),
-        (["--base.model.name=nowhere"], "nowhere"),
         (["--base.epochs=two"], "epochs"),
-        (["--base.data.list=x"], "data"),
-        (["--base.epochs"], "needs a value"),
         (["--folds=[1, 7]"], "data.fold: 7 of 3"),
         (["--folds=null"], "FoldsData needs fold; give --data.fold; see rerank train --help; or name all folds"),
     ):

@@ -1,16 +1,14 @@
-"""Points of a search and what they are called."""
+"""Points of a search: their settings and their names."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-import yaml
 
 from rerank.experiments.cells import Group, point_name
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.plan import ExperimentPlan
-from rerank.settings.configs import join_configs
 
 
 def test_point_name_is_a_short_file_name() -> None:
@@ -28,9 +26,3 @@ def test_searched_class_keeps_searched_argument(search: dict[str, Any]) -> None:
     plan = ExperimentPlan(config)
     cell = plan.cell(Group("A", None, 1), plan.points(Group("A", None, 1))[0])
     assert cell.settings["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
-
-
-def test_class_option_comes_before_its_arguments() -> None:
-    _, settings = join_configs(["--base.loss.alpha=5", "--base.loss=ApproxNDCG"], "experiment")
-    loss = yaml.safe_load(settings)["base"]["loss"]
-    assert loss["class_path"] == "ApproxNDCG" and set(loss["init_args"]) == {"alpha"}

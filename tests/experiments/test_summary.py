@@ -1,4 +1,4 @@
-"""The numbers of a table against numpy, scipy and arithmetic, on values per query that are made up."""
+"""The numbers of a table equal those of numpy and scipy, on made-up values per query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_config(**changes: Any) -> ExperimentConfig:
 
 
 def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Outcome]:
-    """Methods that are better the later they come, with noise."""
+    """Make outcomes in which later methods are better, with noise."""
     rng = np.random.default_rng(0)
     outcomes = {}
     for quality, method in enumerate(config.methods):
@@ -46,20 +46,20 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
 
 
 def made(nan: bool = False, **changes: Any) -> tuple[dict[Group, Outcome], Summary]:
-    """Outcomes of a configuration, and what it makes of them."""
+    """Make the outcomes and the summary of a configuration."""
     config = make_config(**changes)
     outcomes = make_outcomes(config, nan)
     return outcomes, summarise(config, outcomes)
 
 
 def values(outcomes: dict[Group, Outcome], method: str, measure: int) -> np.ndarray:
-    """``[folds, seeds, queries]``."""
+    """Stack the values of a method, ``[folds, seeds, queries]``."""
     found = [[outcomes[Group(method, fold, seed)].test.values[measure] for seed in SEEDS] for fold in FOLDS]
     return np.array(found)
 
 
 def add_first_stage(outcomes: dict[Group, Outcome], like: str) -> None:
-    """A first stage that has the values of a method with its first seed."""
+    """Add a first stage with the values of a method and its first seed."""
     for group, one in list(outcomes.items()):
         if (group.method, group.seed) == (like, SEEDS[0]):
             first = Group(FIRST_STAGE, group.fold, group.seed)
@@ -86,7 +86,7 @@ def test_means_errors_and_tests_over_folds_and_seeds(test: Any) -> None:
             assert one.p_corrected == pytest.approx(min(1, 4 * expected))
 
 
-def test_against_a_baseline_both_directions_are_marked() -> None:
+def test_differences_from_the_baseline_are_marked_in_both_directions() -> None:
     _, summary = made(baseline="middle", test="t-test")
     rows = table.means(summary).rows
     assert [row[0].text for row in rows] == ["bad", "middle (baseline)", "good"]
@@ -119,7 +119,7 @@ def test_incomplete_row_is_shown_but_not_compared() -> None:
     assert rows[2][1].text != "-"
 
 
-def test_published_numbers_with_their_distance() -> None:
+def test_published_numbers_are_shown_with_their_distance() -> None:
     _, summary = made(published=Published("them, 2020 & later", {"good": [0.5, None]}))
     good, given = summary.rows["good"], summary.config.published
     distance = (good.means["nDCG@10"] - 0.5) / good.errors["nDCG@10"]
@@ -143,7 +143,6 @@ def test_methods_measured_on_other_queries_are_not_compared() -> None:
 
 
 def test_all_pairs_are_one_family() -> None:
-    """Three pairs in two measures: Holm over six."""
     config = make_config(pairs="all", test="t-test")
     outcomes = make_outcomes(config)
     summary = summarise(config, outcomes)
@@ -172,8 +171,7 @@ def test_failed_rows_count_in_correction() -> None:
     assert len(summarise(config, outcomes | mixed).compared) == 10
 
 
-def test_one_number_for_one_thing_where_folds_differ_in_size() -> None:
-    """Fold 1 has twice as many queries: the table, the sentence and the difference say the mean over queries."""
+def test_table_and_differences_weigh_queries_alike_if_folds_differ_in_size() -> None:
     config = make_config(folds=[1, 2], baseline="bad")
     outcomes = make_outcomes(config)
     for group, one in outcomes.items():

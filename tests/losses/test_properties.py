@@ -1,6 +1,7 @@
 """Properties that all losses share, on lists drawn by hypothesis.
 
-A covering set of the losses is tested by default, all of `cases.py` in the slow tier.
+The default tier has all surrogates and every seventh cell of the grid, which has each relaxation and each measure; the
+slow tier has the others.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from rerank.losses import Loss
-from tests.losses.cases import CASES
-from tests.losses.covering import COVERING
+from tests.losses.cases import CASES, GRID, SURROGATES
 from tests.losses.properties import Case, batch, ranked_lists
 
 torch.set_num_threads(1)
 
+DEFAULT_TIER = {case.name for case in (*SURROGATES, *GRID[::7])}
+
 
 def those(wanted: Callable[[Case], bool]) -> pytest.MarkDecorator:
-    marked = {case.name: () if case.name in COVERING else pytest.mark.slow for case in CASES}
+    marked = {case.name: () if case.name in DEFAULT_TIER else pytest.mark.slow for case in CASES}
     cases = [pytest.param(case, id=case.name, marks=marked[case.name]) for case in CASES if wanted(case)]
     return pytest.mark.parametrize("case", cases)
 

@@ -86,23 +86,7 @@ def test_auto_compares_columns_fusion_and_models(full: Selection, splits: dict[s
     assert [row["candidate"] for row in reports[1] if row["chosen"]] == [full.chosen]
 
 
-def test_single_columns_have_the_measures_of_evaluate(full: Selection, splits: dict[str, str]) -> None:
-    rows = full.table.set_index("candidate")
-    for split, column in (("validation", "validation"), ("test", "test")):
-        lists = Lists.open(splits[split])
-        for name, row in (("bm25", FIRST), ("good", "good")):
-            found = evaluate(lists.run(lists.column(name)), lists.qrels or {}, "nDCG@10").mean["nDCG@10"]
-            assert rows.loc[row, column] == pytest.approx(found, abs=1e-12)
-
-
-def test_best_ranks_as_it_was_measured(full: Selection, splits: dict[str, str]) -> None:
-    lists = Lists.open(splits["test"])
-    scores = rerank.load_model(full.folder / "best").predict(lists)
-    found = evaluate(lists.run(scores), lists.qrels or {}, "nDCG@10").mean["nDCG@10"]
-    assert full.table.set_index("candidate").loc[full.chosen, "test"] == pytest.approx(found, abs=1e-12)
-
-
-def test_every_candidate_can_be_saved_as_best(full: Selection, tmp_path: Path) -> None:
+def test_saved_candidates_rank_as_they_were_measured(full: Selection, tmp_path: Path) -> None:
     folder = shutil.copytree(full.folder, tmp_path / "auto")
     lists = {split: Lists.open(folder / "lists" / split) for split in SPLITS}
     comparison = Comparison(folder, lists, "nDCG@10", 42, [])
