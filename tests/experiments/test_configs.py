@@ -11,38 +11,13 @@ import yaml
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.experiments.runner import checked, configured
-from rerank.settings.configs import merged, read_config
+from rerank.settings.configs import read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
 
 FILES = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "base")
 EXPERIMENTS = [path for path in FILES if "methods" in read_config(path)]
-
-
-LOSSES = {
-    "robust04/hinge": "pairwise hinge",
-    "robust04/smoothi": "SmoothI-nDCG",
-    "robust04/twin-sigmoid": "twin-sigmoid nDCG",
-    "robust04/neuralndcg": "NeuralNDCG",
-    "msmarco/softmax-ce": "softmax cross-entropy",
-    "msmarco/hinge": "pairwise hinge",
-    "msmarco/lambdaloss": "LambdaLoss",
-    "msmarco/smoothi": "SmoothI-nDCG@10",
-    "msmarco/neuralndcg": "NeuralNDCG@10",
-    "msmarco/twin-sigmoid": "twin-sigmoid nDCG",
-    "msmarco/twin-sigmoid-adaptive": "adaptive twin-sigmoid nDCG@10",
-}
-"""Training files, and their rows in the experiment beside them."""
-
-
-def test_experiments_have_the_settings_of_training_files() -> None:
-    for name, method in LOSSES.items():
-        path = ROOT / "configs" / f"{name}.yaml"
-        table = read_config(path.with_name("losses.yaml"))
-        alone = read_config(path)
-        assert alone.pop("output") == f"runs/{name.replace('/', '-')}"
-        assert merged(table["base"], table["methods"][method]["set"]) == alone, name
 
 
 @pytest.mark.parametrize(

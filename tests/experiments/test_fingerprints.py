@@ -57,7 +57,7 @@ def table(output: Path) -> Any:
 
 
 def test_changed_grade_trains_the_runs_that_read_it(tmp_path: Path) -> None:
-    frame = make_lists(tmp_path / "made", LENGTHS).to_dataframe().drop(columns="rank")
+    frame = make_lists(tmp_path / "made", LENGTHS).to_dataframe()
     make_model(tmp_path / "model")
     Lists.from_dataframe(frame).save(tmp_path / "lists")
     assert experiment([write_config(tmp_path)]) == 0

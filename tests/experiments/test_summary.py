@@ -11,7 +11,6 @@ import pytest
 from scipy import stats
 
 from rerank.errors import UserError
-from rerank.evaluation.significance import correct
 from rerank.experiments import table
 from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
@@ -140,22 +139,6 @@ def test_methods_measured_on_other_queries_are_not_compared() -> None:
     both = {Group("bad", 1, seed): replace(outcomes[Group("bad", 1, seed)], test=other) for seed in SEEDS}
     with pytest.raises(UserError, match="measured on other queries"):
         summarise(config, outcomes | both)
-
-
-def test_all_pairs_are_one_family() -> None:
-    config = make_config(pairs="all", test="t-test")
-    outcomes = make_outcomes(config)
-    summary = summarise(config, outcomes)
-    assert len(summary.compared) == 6
-    raw = []
-    for one in summary.compared:
-        mine, other = (values(outcomes, name, summary.measures.index(one.measure)) for name in (one.run, one.against))
-        difference = (mine - other).mean(axis=1).ravel()
-        raw.append(stats.ttest_1samp(difference, 0.0).pvalue)
-        assert one.difference == pytest.approx(difference.mean())
-        assert one.p == pytest.approx(raw[-1])
-        assert one.counts == ((difference > 0).sum(), 0, (difference < 0).sum())
-    assert [one.p_corrected for one in summary.compared] == pytest.approx(correct(raw, "holm").tolist())
 
 
 def test_failed_rows_count_in_correction() -> None:

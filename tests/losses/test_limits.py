@@ -1,4 +1,4 @@
-"""In the limit every cell of the grid is the exact measure, as an evaluator says it."""
+"""In the limit every relaxed measure is the exact one of ir-measures."""
 
 from __future__ import annotations
 

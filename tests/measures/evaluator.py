@@ -1,4 +1,4 @@
-"""Evaluation on padded batches: by ir-measures, and nERR, which it lacks, by `rerank evaluate`'s own."""
+"""Evaluate padded batches with ir-measures, and nERR, which it lacks, with the provider of ``rerank evaluate``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rerank.evaluation.providers import PIPELINE
 
 
 def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The measure of every list, ``[B]``; scores must be distinct."""
+    """Measure every list, ``[B]``; scores must be distinct."""
     mask = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask
     scores, qrels, run = scores.detach(), {}, {}
     for row in range(len(scores)):
@@ -26,6 +26,6 @@ def evaluate(name: str, scores: Tensor, labels: Tensor, mask: Tensor | None = No
 
 
 def evaluable(name: str) -> str:
-    """The exponential gain spelled out, which ir-measures then computes without Perl."""
+    """Spell out the exponential gain, so that ir-measures computes it without Perl."""
     gains = {grade: 2**grade - 1 for grade in range(31)}
     return name.replace("dcg='exp-log2'", f"gains={gains}")

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from rerank.measures import parse
-from rerank.relaxations import Exact, NeuralSort, Relaxation, SoftSort
 from tests.measures.evaluator import evaluate
 
 NAMES = [
@@ -31,13 +30,3 @@ def test_exact_equals_evaluation(name: str, seed: int) -> None:
     torch.testing.assert_close(
         parse(name).exact(scores, labels, mask), evaluate(name, scores, labels, mask), atol=1e-5, rtol=0
     )
-
-
-@pytest.mark.parametrize("relaxation", [SoftSort(), NeuralSort(), Exact()], ids=repr)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_relaxed_computes_half_precision_in_float32(relaxation: Relaxation, dtype: torch.dtype) -> None:
-    scores = torch.randn(2, 20, generator=torch.Generator().manual_seed(0)).to(dtype)
-    labels = torch.arange(20).expand(2, 20) % 19
-    for name in ("nDCG(dcg='exp-log2')@10", "nERR@10"):
-        found = parse(name).relaxed(relaxation, scores, labels)
-        assert torch.equal(found, parse(name).relaxed(relaxation, scores.float(), labels))

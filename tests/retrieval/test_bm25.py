@@ -1,23 +1,56 @@
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
+from rerank.collections.jvm import java_class
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index, prebuilt_index
-from tests.retrieval.compared import foreign_index
-from tests.retrieval.conftest import DOCUMENTS
+
+DOCUMENTS = {
+    "d10": "red apple red",
+    "d9": "green apple pear",
+    "d2": "blue plum plum plum plum",
+    "d1": "blue cherry",
+    "blank": " ",
+    "control": "\x01\x1f",
+    "stop": "the of and",
+    "unicode": "Ärger 😀 naïve \u2028 café",
+    "d30": "blue cherry",
+}
+
+
+@pytest.fixture
+def fruit(tmp_path: Path, home: Path) -> Collection:
+    folder = tmp_path / "fruit"
+    folder.mkdir()
+    (folder / "docs.tsv").write_text("".join(f"{id}\t{text}\n" for id, text in DOCUMENTS.items()), encoding="utf-8")
+    (folder / "queries.tsv").write_text("q3\tred plum\nq1\tapples\nnone\tthe zebra\nempty\t\nq2\tCherry!\n")
+    (folder / "qrels").write_text("q1 0 d9 1\nq2 0 d30 2\nq3 0 d2 1\nq3 0 d10 -1\n")
+    return open_collection(f"files:{folder}")
+
+
+def foreign_index(folder: Path, documents: Iterable[tuple[str, str]], option: str = "-storeContents") -> Path:
+    """Build an index as Anserini's users do, without our manifest."""
+    arguments = ["-index", str(folder), "-input", "", "-collection", "JsonCollection", option]
+    indexer = java_class("io.anserini.index.SimpleIndexer")(arguments)
+    lines = [json.dumps({"id": id, "contents": text}) for id, text in documents]
+    assert indexer.addRawDocuments(lines) == len(lines)
+    indexer.close()
+    return folder
 
 
 def by_hand(query: str, k1: float, b: float) -> dict[str, float]:
-    """Robertson's BM25 as Lucene has it: without the constant factor k1 + 1, and with an idf that is never negative."""
+    """Compute BM25 as Lucene does: without the constant factor k1 + 1, with an idf that is never negative."""
     no_terms = ("blank", "control", "stop")
     documents = {id: text.lower().split() for id, text in DOCUMENTS.items() if id not in no_terms}  # an emoji is a word
     average = sum(map(len, documents.values())) / len(documents)
@@ -63,19 +96,18 @@ def test_search_takes_any_text(fruit: Collection) -> None:
     assert all([document.id for document in documents] == ["d1", "d30"] for documents in run.values())
 
 
-def of(text: str) -> Texts:
-    """A collection of one document."""
+def one_document(text: str) -> Texts:
     return Texts({"a": text}, {"q": "x"}, name="own:docs/α")
 
 
 def test_build_index_builds_once(home: Path) -> None:
-    collection = of("text")
+    collection = one_document("text")
     index = build_index(collection)
     assert index.parent == home / "indexes"
+    built = index.stat().st_ino
     collection.name = "another name"
-    collection.documents = None  # type: ignore[assignment,method-assign] # nobody reads them
-    assert build_index(collection) == index
-    assert build_index(of("other")) != index
+    assert build_index(collection) == index and index.stat().st_ino == built
+    assert build_index(one_document("other")) != index
 
 
 def test_build_index_leaves_nothing_after_an_error(tmp_path: Path, home: Path) -> None:
@@ -98,7 +130,7 @@ def test_unknown_prebuilt_indexes_get_the_nearest_name() -> None:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> dict[str, Path]:
-    """Indexes as Anserini users make them, with stored text of several kinds."""
+    """Indexes with several kinds of stored text."""
     options = ("-storeRaw", "-storeContents", "-storePositions")
     return {option: foreign_index(tmp_path / option, [("1", "plain <b>text</b>")], option) for option in options}
 
@@ -125,3 +157,15 @@ def test_retrieve_refuses_an_index_with_an_id_twice(tmp_path: Path, capsys: pyte
     assert "has several documents of the id 'd1'" in capsys.readouterr().err
     assert main([*words, "--run", str(tmp_path / "run.trec"), f"--output={tmp_path / 'b'}"]) == 2
     assert "document 'd1' comes a second time" in capsys.readouterr().err
+
+
+def test_language_chooses_the_analyser_of_index_and_queries(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "docs.tsv").write_text("d1\tHäuser\nd2\tother\n", encoding="utf-8")
+    collection, queries = open_collection(f"files:{tmp_path}"), [Query("q", "Haus")]
+    german, english = build_index(collection, language="de"), build_index(collection)
+    assert [hit.id for hit in BM25(language="de").search(german, queries)["q"]] == ["d1"]
+    assert BM25().search(english, queries)["q"] == []
+    with pytest.raises(UserError, match="GermanAnalyzer"):
+        BM25().search(german, queries)
+    with pytest.raises(UserError, match="no analyser for 'vi'"):
+        build_index(collection, language="vi")

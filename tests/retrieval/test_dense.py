@@ -1,4 +1,4 @@
-"""Exhaustive search over vectors: nothing is approximate, whatever the blocks are."""
+"""Dense retrieval finds the nearest documents, for any size of blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rerank.storage.arrow import Array
 
 
 class Letters:
-    """Counts letters; counts too how many documents it has seen."""
+    """An encoder that counts letters, and the documents that it has encoded."""
 
     id, name = "letters", "letters"
 

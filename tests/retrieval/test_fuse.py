@@ -18,7 +18,7 @@ RUN = st.lists(st.tuples(IDS, st.integers(-3, 3)), unique_by=lambda pair: pair[0
 
 
 @given(st.lists(RANKING, max_size=5), st.sampled_from([0, 1, K]))
-def test_reciprocal_ranks_are_those_of_a_dozen_lines(rankings: list[list[str]], k: int) -> None:
+def test_reciprocal_ranks_equal_exact_sums(rankings: list[list[str]], k: int) -> None:
     union = list(dict.fromkeys(id for ranking in rankings for id in ranking))
     exact = {}
     for id in union:
@@ -64,7 +64,7 @@ def test_pool_of_one_run_is_the_run() -> None:
 
 
 @given(st.lists(RUN, min_size=1, max_size=4), st.lists(st.integers(0, 4), min_size=4, max_size=4))
-def test_weighted_sums_are_those_of_a_dozen_lines(rankings: list[list[Scored]], weights: list[int]) -> None:
+def test_fuse_equals_weighted_sums_of_z_scores(rankings: list[list[Scored]], weights: list[int]) -> None:
     runs, expected = [{"q": ranking} for ranking in rankings], {}
     for document in dict.fromkeys(scored.id for ranking in rankings for scored in ranking):
         expected[document] = 0.0

@@ -5,7 +5,6 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,10 +89,8 @@ def test_read_run_breaks_ties_by_rank_then_line(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("1 Q0 b 2 1.0", r"run:2: 5 columns; expected 6 \(query, q0, document, rank, score, tag\)"),
-        ("1 Q0 b 2 1.0 my tag", "run:2: 7 columns; expected 6"),
         ("1 Q0 a 2 1.0 t", "run: query '1' has document 'a' twice; keep one"),
         ("1 Q0 b 2 high t", "run:2: score 'high'; expected a finite number"),
-        ("1 Q0 b 2 nan t", "run:2: score 'nan'"),
         ("1 Q0 b 2 1e39 t", "run:2: score '1e39'"),
         ("1 Q0 b second 1.0 t", "run:2: rank 'second'"),
         (f"1 Q0 b {'9' * 400} 1.0 t", "run:2: rank '9"),
@@ -144,15 +141,10 @@ RUN = {"7": [Scored("b", 2.5), Scored("a", 2.5), Scored("c", -1.0)], "q8": [Scor
 ROWS = [(query, document.id, document.score) for query, ranking in RUN.items() for document in ranking]
 
 
-def records(query: str = "query_id", document: str = "doc_id") -> list[dict[str, Any]]:
-    return [{query: q, document: d, "score": s, "text": "…"} for q, d, s in ROWS]
-
-
-@pytest.mark.parametrize("names", [("query_id", "doc_id"), ("qid", "docid"), ("qid", "docno")])
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet"])
-def test_read_run_reads_tables(tmp_path: Path, names: tuple[str, str], suffix: str) -> None:
+def test_read_run_reads_tables(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"run{suffix}"
-    rows = records(*names)
+    rows = [{"qid": q, "docno": d, "score": s, "text": "…"} for q, d, s in ROWS]
     if suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
     elif suffix in (".json", ".csv"):
@@ -174,9 +166,7 @@ def test_read_run_reads_tables(tmp_path: Path, names: tuple[str, str], suffix: s
         ("run.jsonl", "1 Q0 a 1 2.5 tag\n", ":1: not JSON"),
         ("run.parquet", "no parquet", ": not a readable parquet file"),
         ("run.jsonl", None, ": no such file"),
-        ("run.trec", None, ": no such file"),
         ("run.tsv", "7\tb\t2\n7\tc\t0\n", ":2: rank '0'; expected a whole number from 1"),
-        ("run.tsv", "7\tb\t2\n7 Q0 c 3 1 t\n", ":2: 6 columns"),
     ],
 )
 def test_read_run_names_bad_files(tmp_path: Path, name: str, text: str | None, said: str) -> None:
