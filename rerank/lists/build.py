@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rerank.collections import Collection, Qrels, Query
-from rerank.errors import UserError, nearest
-from rerank.lists.judged import check_documents, check_queries, judged_documents
+from rerank.errors import UserError
+from rerank.lists.judged import check_known
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter, new_lists, write_qrels
@@ -32,6 +32,7 @@ ORDER = "bm25"
 """The column that the scores of a single run become, by which lists are ordered."""
 
 WARNINGS = {
+    "empty_queries": "queries without text",
     "empty_documents": "empty documents among the candidates (kept)",
     "queries_without_candidates": "queries without candidates (they score 0)",
     "negative_grades": "negative grades (counted as 0)",
@@ -77,12 +78,15 @@ def build_lists(
     known = {query.id for query in queries}
     pool = run if isinstance(run, Pool) else Pool({ORDER: run})
     for name, single in pool.runs.items():
-        _check_queries(name, single, known, collection.name)
+        unknown = [query for query in single if query not in known]
+        check_known(collection.name, f"queries of run {name}", single, unknown, len(single))
+        if not any(map(len, single.values())):
+            raise UserError(f"run {name}: has no candidate for any query of {collection.name}")
     qrels = (collection.qrels() if qrels is None else qrels) or {}
-    check_queries(queries, qrels, collection.name)
-    judged = judged_documents(qrels, known)
+    check_known(collection.name, "judged queries", qrels, qrels.keys() - known, min(len(qrels), len(known)))
+    judged = {id for query, grades in qrels.items() if query in known for id in grades}
     relevant = qrels if add_relevant else {}
-    counts = Counter(queries=len(queries))
+    counts = Counter(queries=len(queries), empty_queries=sum(not query.text.strip() for query in queries))
 
     with new_lists(folder, replace) as temporary:
         progress = tqdm(queries, desc="candidates", unit=" queries", disable=None)
@@ -93,7 +97,7 @@ def build_lists(
         rows |= {id: LACKING for query in alike for id in pool.candidates(query, depth + 1)[0]}
         reader = _Documents(collection, rows, alike, set(judged))
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, reader.batches(counts))
-        check_documents(judged, reader.missing, collection.name)
+        check_known(collection.name, "judged documents", judged, reader.missing, len(judged))
         if reader.selves:
             pool = dataclasses.replace(pool, selves=frozenset(reader.selves))
             message = "%s: %d queries are documents, which are left out of their lists (keep_self)"
@@ -122,20 +126,6 @@ def build_lists(
         if counts[key]:
             log.warning("%s: %d %s", collection.name, counts[key], what)
     return Lists.open(folder)
-
-
-def _check_queries(run_name: str, run: Run, known: set[str], name: str) -> None:
-    """Refuse a run of other queries; leave out a few, as trec_eval does, and say so."""
-    unknown = [query for query in run if query not in known]
-    if 10 * (len(run) - len(unknown)) < len(run):
-        raise UserError(
-            f"run {run_name}: {name} lacks {len(unknown)} of its {len(run)} queries, such as {unknown[0]!r}"
-            f"{nearest(unknown[0], known)}; is it of another collection?"
-        )
-    if unknown:
-        log.warning("run %s: %s lacks %d of its %d queries: left out", run_name, name, len(unknown), len(run))
-    if not any(map(len, run.values())):
-        raise UserError(f"run {run_name}: has no candidate for any query of {name}")
 
 
 class _Documents:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from glob import glob
 
 import numpy as np
 
@@ -63,7 +61,7 @@ class ListsData(Data):
         """Name the folders.
 
         Args:
-            train: lists folder to train on, or several, which are concatenated; ``lists/part-*`` names all that match.
+            train: lists folder to train on, or several, which are concatenated.
             validation: lists folder to validate on; None holds out a share of the training queries.
             test: lists folder to measure the best model on, once, at the end.
             validation_fraction: share of the judged training queries to hold out if there is no validation folder.
@@ -80,7 +78,7 @@ class ListsData(Data):
 
     def splits(self, seed: int) -> Splits:
         """Open the folders; training lists see added relevant documents, the others never do."""
-        folders = shards([self.train] if isinstance(self.train, str) else self.train)
+        folders = [self.train] if isinstance(self.train, str) else self.train
         way_out = ", or set data.unjudged to train on columns alone"
         found = [Lists.open(name) if self.unjudged else judged_lists(name, way_out) for name in folders]
         train = found[0] if len(found) == 1 else concat(found)
@@ -92,17 +90,6 @@ class ListsData(Data):
                 log.warning("%s: no query has a judgment, so no epoch is chosen by validation", self.train)
         validation, test = (None if lists is None else lists.to_rerank(self.depth) for lists in (validation, test))
         return Splits(train.with_added(), validation, test)
-
-
-def shards(names: Sequence[str]) -> list[str]:
-    """Expand patterns among the names of folders, in the order of the names."""
-    found: list[str] = []
-    for name in names:
-        fits = sorted(glob(os.path.expanduser(name))) if "*" in name else [name]
-        if not fits:
-            raise UserError(f"data.train: no folder is called {name}")
-        found += fits
-    return found
 
 
 def judged_lists(folder: str, way_out: str = "") -> Lists:

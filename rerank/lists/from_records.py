@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels, Query
+from rerank.collections import Qrels
 from rerank.collections.base import checked_id, checked_text
 from rerank.collections.judgments import HIGHEST
 from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import RESERVED, Column, as_column, grouped
-from rerank.lists.judged import check_documents, check_queries, judged_documents
+from rerank.lists.judged import check_known
 from rerank.lists.store import Judgments, Store, memory_store
 from rerank.progress import log
 from rerank.storage.arrow import Array
@@ -252,16 +252,15 @@ def _table(records: Records, id: str, codes: Array) -> pa.Table:
 def _judged(records: Records, qrels: Qrels, given: Array | None, tables: Mapping[str, pa.Table]) -> Array:
     """Return the grades of all candidates by judgments, which have to be about these queries and documents."""
     queries, known = tables["queries"]["query_id"].to_pylist(), tables["documents"]["doc_id"].to_pylist()
-    judged = judged_documents(qrels, queries)
     if not any(qrels.values()):
         raise UserError(f"{records.name}: the qrels hold no judgments")
     for field in TEXT_OF:
         ids = set(qrels) if field == "query_id" else {id for grades in qrels.values() for id in grades}
         if field not in records.called and ids.isdisjoint(queries if field == "query_id" else known):
             raise UserError(f"{records.name}: has no column {field}, so nothing says which one a judgment is about")
-    texts = tables["queries"].column(min(1, tables["queries"].num_columns - 1)).to_pylist()
-    check_queries([Query(*pair) for pair in zip(queries, texts, strict=True)], qrels, records.name)
-    check_documents(judged, judged.keys() - known, records.name, whole=False)
+    check_known(records.name, "judged queries", qrels, qrels.keys() - queries, min(len(qrels), len(queries)))
+    judged = {id for query in queries for id in qrels.get(query, ())}
+    check_known(records.name, "judged documents", judged, judged - {*known}, 1)  # most are no candidates
     pairs = zip(records.frame["query_id"], records.frame["doc_id"], strict=True)
     grades = np.array([max(0, qrels.get(query, {}).get(document, 0)) for query, document in pairs], np.int16)
     if given is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():

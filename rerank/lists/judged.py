@@ -1,52 +1,33 @@
-"""Check that judgments and a collection have the same documents and queries: count differences, or refuse them."""
+"""Check that runs and judgments are about a collection: count what it lacks, or refuse another collection's."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection
 
-from rerank.collections import Qrels, Query
 from rerank.errors import UserError
 from rerank.progress import log
 
 SHARE = 10
-"""One of this many judged ids has to be known."""
+"""One of this many ids has to be known."""
 
 
-def check_queries(queries: Sequence[Query], qrels: Qrels, name: str) -> None:
-    """Count queries without text and judged queries that are not searched; refuse judgments of other queries.
+def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[str], least: int) -> None:
+    """Warn of ids that a collection lacks, which are left out; refuse those of another collection.
 
-    Judgments of many queries are fine for a few of them, and a few judgments for many queries.
+    Args:
+        name: what messages call the collection.
+        what: what the ids are, such as ``judged queries``.
+        ids: the ids.
+        unknown: those among them that the collection lacks.
+        least: a tenth of this many have to be known: of all ids, or of the collection's, if it may be a small part.
+
+    Raises:
+        UserError: none is known, or too few.
     """
-    if empty := [query.id for query in queries if not query.text.strip()]:
-        log.warning("%s: %d queries have no text, e.g. %r", name, len(empty), empty[0])
-    known = {query.id for query in queries}
-    if not (unknown := [id for id in qrels if id not in known]):
+    if not unknown:
         return
-    common = len(qrels) - len(unknown)
-    if not common or SHARE * common < min(len(qrels), len(known)):
-        found = f"only {common} of {len(qrels)} judged queries are among its {len(known)}, {unknown[0]!r} is not"
-        raise UserError(f"{name}: {found}; are the judgments of another collection?")
-    message = "%s: %d of %d judged queries were not searched, e.g. %r; left out"
-    log.warning(message, name, len(unknown), len(qrels), unknown[0])
-
-
-def judged_documents(qrels: Qrels, queries: Iterable[str]) -> Counter[str]:
-    """Count the queries for which each document is judged."""
-    return Counter(id for query in queries for id in qrels.get(query, ()))
-
-
-def check_documents(judged: Counter[str], missing: Set[str], name: str, *, whole: bool = True) -> None:
-    """Count the judgments of documents that are missing; refuse judgments of another collection.
-
-    Of lists of hits, which are not the ``whole`` collection, it is enough that one is judged.
-    """
-    if not missing:
-        return
-    known, example = len(judged) - len(missing), min(missing)
-    if SHARE * known < len(judged) if whole else not known:
-        found = f"has only {known} of the {len(judged)} documents that are judged, and not {example!r}"
-        raise UserError(f"{name}: {found}; are the judgments of another collection?")
-    lacking = "the collection lacks" if whole else "are not candidates"
-    count = sum(judged[id] for id in missing)
-    log.warning("%s: %d judgments are of documents that %s, e.g. %r", name, count, lacking, example)
+    known, example = len(ids) - len(unknown), min(unknown)
+    if not known or SHARE * known < least:
+        found = f"has only {known} of the {len(ids)} {what}, and not {example!r}"
+        raise UserError(f"{name}: {found}; are they of another collection?")
+    log.warning("%s: lacks %d of the %d %s, such as %r; left out", name, len(unknown), len(ids), what, example)

@@ -176,7 +176,8 @@ class Pairs(Sampler):
     (Thonet et al. 2021, section 5.5, with n = 2). Without, a list is one pair, and ``n`` of them, of ``n`` different
     queries, take the place of every list of ``batch_size`` (MacAvaney et al. 2019, CEDR): a step sees as many
     documents, of more queries. Documents of different queries are never ranked against each other, so a listwise loss
-    then sees two documents at a time.
+    then sees two documents at a time. Pairs are drawn independently, so a candidate may be in several, scored for each;
+    `PositivesNegatives` draws without replacement.
 
     >>> import numpy as np
     >>> labels = np.array([0, 1, 0, 1, 0])
@@ -186,24 +187,19 @@ class Pairs(Sampler):
 
     by_grades = True
 
-    def __init__(self, n: Count = 2, same_query: bool = True, distinct: bool = False) -> None:
+    def __init__(self, n: Count = 2, same_query: bool = True) -> None:
         """Set the number of pairs.
 
         Args:
             n: pairs.
             same_query: whether they are of one query.
-            distinct: draw without replacement; a query with fewer than n relevant (other) candidates then gives all
-                that it has. Otherwise pairs are drawn independently, and a candidate may be in several, scored for
-                each.
         """
         self.pairs = n if same_query else 1
         self.queries = 1 if same_query else n
-        self.distinct = distinct
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         """Draw relevant candidates, then as many others; a kind that the list lacks is left out."""
         rng, chosen = np.random.default_rng(seed), []
         for pool in (np.flatnonzero(labels > 0), np.flatnonzero(labels <= 0)):
-            count = min(self.pairs, len(pool)) if self.distinct else self.pairs * bool(len(pool))
-            chosen.append(rng.choice(pool, size=count, replace=not self.distinct) if count else pool[:0])
+            chosen.append(rng.choice(pool, size=self.pairs) if len(pool) else pool)
         return np.sort(np.concatenate(chosen)).astype(np.int64)

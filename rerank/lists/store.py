@@ -19,7 +19,7 @@ not need is never touched.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -204,36 +204,30 @@ class Store:
         return self.folder / "columns" / f"{name}.arrow"
 
     def add_column(
-        self,
-        name: str,
-        values: Array | Iterable[Array],
-        names: Sequence[str] | None = None,
-        made: Mapping[str, Any] | None = None,
+        self, name: str, values: Array, names: Sequence[str] | None = None, made: Mapping[str, Any] | None = None
     ) -> None:
         """Add a number, or several, for every candidate; the other files of a folder stay untouched.
 
         Args:
             name: what the column is called.
-            values: ``[T]`` or ``[T, C]``, added candidates included; or blocks of that, one after the other, of which
-                memory holds one.
+            values: ``[T]`` or ``[T, C]``, added candidates included.
             names: the names of the C numbers; None for a single one.
             made: who made it, from what.
         """
         self._check_absent(check_name(name))
-        blocks = (as_column(name, block) for block in ([values] if isinstance(values, np.ndarray) else values))
-        called = tuple(names or [name])
+        values, called = as_column(name, values), tuple(names or [name])
+        if len(values) != len(self.document):
+            raise UserError(
+                f"column {name}: has {len(values)} rows, the lists have {len(self.document)} candidates with added ones"
+            )
         if self.folder is None:
-            whole = np.concatenate([np.zeros((0, len(called)), np.float32), *blocks])
-            self._check_rows(name, len(whole))
-            self._columns[name] = Column(whole, called, made or {})
+            self._columns[name] = Column(values, called, made or {})
             return
         path = self.column_path(name)
         with exclusive_lock(path, wait=True):
             self._check_absent(name)
             with atomic_file(path) as temporary, column_file(path.parent, len(called)) as file:
-                for block in blocks:
-                    file.add(values=block)
-                self._check_rows(name, file.rows)
+                file.add(values=values)
                 write_column(file, temporary, called, self.manifest["candidates"], made or {})
 
     def beside(self, columns: Mapping[str, Array]) -> Store:
@@ -258,11 +252,6 @@ class Store:
     def _check_absent(self, name: str) -> None:
         if name in self.column_names:
             raise UserError(f"{self}: has a column {name} already; choose another name, or remove it first")
-
-    def _check_rows(self, name: str, found: int) -> None:
-        expected = int(self.ends[-1]) if len(self.ends) else 0
-        if found != expected:
-            raise UserError(f"column {name}: has {found} rows, the lists have {expected} candidates with added ones")
 
     def matrix(self, names: Sequence[str], rows: Array | slice = slice(None)) -> Array:
         """Return columns side by side, ``[n, C]`` float32; a view if one file has them, and rows are a slice.

@@ -23,7 +23,6 @@ from rerank.retrieval.runs import RunTable, write_run
 from rerank.storage.arrow import Array, blocks, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
-    import datasets
     import pandas as pd
 
 
@@ -182,12 +181,6 @@ class Lists:
         for name, numbers in store.numbers_by_column().items():
             data |= zip(numbers, self.matrix([name]).T, strict=True)
         return pd.DataFrame(data)
-
-    def to_dataset(self) -> datasets.Dataset:
-        """Return the rows of `to_dataframe` as a data set, to be saved, or pushed to the hub."""
-        from datasets import Dataset
-
-        return Dataset.from_pandas(self.to_dataframe(), preserve_index=False)
 
     @property
     def judged(self) -> Array:

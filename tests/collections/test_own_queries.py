@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import rerank
 from rerank import Texts
 from rerank.collections.own_queries import OwnQueries
 
@@ -26,3 +27,8 @@ def test_titles_that_one_document_has_are_queries() -> None:
     assert documents["g"] == "Heat transfer to the nose of the body."
     assert documents["e"] == "No line break is here. The second sentence has five words."
     assert own.fingerprint() != TEXTS.fingerprint()
+
+
+def test_retrieve_takes_titles_as_queries() -> None:
+    lists = rerank.retrieve(TEXTS, run={"mine": {"g": {"a": 2.0, "g": 1.0}}}, queries="titles")
+    assert lists.query_texts == ["Blunt bodies at high speed"] and lists.grades.tolist() == [0]

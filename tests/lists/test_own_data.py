@@ -117,8 +117,8 @@ def texts() -> rerank.Texts:
 
 WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     # judgments beside the frame
-    "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"only 0 of 1 judged queries"),
-    "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 documents"),
+    "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"only 0 of the 1 judged queries"),
+    "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 judged documents"),
     "other grades": (lambda f: lists(qrels={"q1": {"a": 0}, "q2": {"a": 0}}), r"row 0: grade 1, but 0 by the qrels"),
     "judgments without ids": (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"no column doc_id, so"),
     # names of columns
@@ -224,7 +224,7 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
     "no grade of 0": (lambda: lists(grade=[1, 4, 2]), r"every candidate has a grade above 0"),
     "judged queries that are not there": (
         lambda: lists(grade=..., qrels={"q1": {"a": 1}, "z": {"a": 1}}),
-        r"1 of 2 judged queries were not searched, e.g. 'z'",
+        r"lacks 1 of the 2 judged queries, such as 'z'; left out",
     ),
 }
 

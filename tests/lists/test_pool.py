@@ -128,10 +128,10 @@ def test_build_lists_leaves_out_unknown_queries(tmp_path: Path, caplog: pytest.L
     known = {f"q{i}": [Scored("d1", 1.0)] for i in range(2)}
     unknown = {f"other{i}": [Scored("d1", 1.0)] for i in range(18)}
     lists = build_lists(collection, unknown | known, tmp_path / "lists")
-    assert "lacks 18 of its 20 queries: left out" in caplog.text
+    assert "lacks 18 of the 20 queries of run bm25, such as 'other0'; left out" in caplog.text
     assert {query for query, ranked in lists.run().items() if ranked} == known.keys()
     assert read_run(tmp_path / "lists" / "run.trec") == known
-    with pytest.raises(UserError, match="lacks 19 of its 21 queries, such as 'other0'"):
+    with pytest.raises(UserError, match="has only 2 of the 21 queries of run bm25, and not 'more'"):
         build_lists(collection, unknown | known | {"more": []}, tmp_path / "other")
 
 
