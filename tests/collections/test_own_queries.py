@@ -31,4 +31,4 @@ def test_titles_that_one_document_has_are_queries() -> None:
 
 def test_retrieve_takes_titles_as_queries() -> None:
     lists = rerank.retrieve(TEXTS, run={"mine": {"g": {"a": 2.0, "g": 1.0}}}, queries="titles")
-    assert lists.query_texts == ["Blunt bodies at high speed"] and lists.grades.tolist() == [0]
+    assert lists.query_texts == ["Blunt bodies at high speed"] and lists.grades.tolist() == [0, 1]
