@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         TwinSigmoidP,
         WassRank,
     )
-    from rerank.models.average import average_weights
     from rerank.models.interpolated import Interpolated
     from rerank.models.load import load, load_model
     from rerank.models.text.adapter import LoRA

@@ -27,7 +27,6 @@ SHOWN_ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",
     "prebuilt_index": "downloads; docs/collections.md",
     "start_jvm": "starts Java; tests/retrieval",
-    "average_weights": "tests/models",
     "auto": "docs/auto.md; tests/tasks",
     "Selection": "docs/auto.md; tests/tasks",
     "Decoder": "docs/decoders.md; tests/models/text",
