@@ -206,7 +206,8 @@ def _read_lasts(base: Any, input_ids: Tensor | None = None, **given: Any) -> Any
     assert input_ids is not None
     # A mask that is made already: Transformers would look at the positions to make one, and the host wait for it.
     mask = torch.empty(1, 1, 1, 1, dtype=torch.bool, device=input_ids.device)
-    output = type(base).forward(base, input_ids=input_ids, **given, attention_mask=mask, use_cache=False)
+    given |= {"attention_mask": mask, "use_cache": False}
+    output = type(base).forward(base, input_ids=input_ids, **given)
     output.last_hidden_state = output.last_hidden_state[0, sequences.last][:, None]
     return output
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.kernels.packing import pack
+from rerank.models.contract import write_contract
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array
@@ -106,14 +107,21 @@ class Model(Described, ABC):
         if what := self.untrained():
             warn_once(f"{what}; a trained model is rerank.train(…).model")
 
-    @abstractmethod
     def save(self, folder: str | Path) -> None:
-        """Write the model (safetensors, or its library's own format) and all that scoring needs (JSON)."""
+        """Write the model (safetensors, or its library's own format) and ``rerank.json``: all that scoring needs."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.write(folder)
+        write_contract(folder, {**self.contract(), **self.remembered})
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write all of the model but ``rerank.json`` into an existing folder."""
 
     @classmethod
-    @abstractmethod
     def load(cls, folder: Path) -> Self:
-        """Read what :meth:`save` wrote."""
+        """Read what :meth:`save` wrote; :func:`rerank.load` finds the class."""
+        raise NotImplementedError(cls.__name__)
 
     @abstractmethod
     def contract(self) -> dict[str, Any]:

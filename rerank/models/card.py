@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.html import in_markdown
-from rerank.models.contract import CARD, INTERPOLATION, read_contract
+from rerank.models.contract import CARD
 from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:
@@ -21,14 +22,6 @@ TEMPLATE = Path(__file__).with_name("card.jinja")
 
 SETTINGS = ("model", "loss", "sampler", "optimization", "epochs", "batch_size", "seed")
 """Keys of the configuration that the card shows."""
-
-INTERPOLATED = """## Interpolation
-
-As a ranker (`rerank.load`, `rerank rerank`) it ranks by `{formula}`, with z = (x - mean) / standard deviation over \
-all candidates of a query; one that a system did not return has the lowest z of the others. Ties keep the first \
-stage's order. The weights are in `rerank.json`; `rerank.load(path, interpolate=False)`, `--no-interpolation` and \
-other libraries give `score`, the model alone.
-"""
 
 
 def make_card(
@@ -110,17 +103,16 @@ def _inherited(base: Path | None) -> dict[str, Any]:
     return {key: known[key] for key in keys if key in known}
 
 
-def write_card(folder: Path, card: ModelCard | str, weights: Mapping[str, Any] | None = None) -> None:
-    """Write a model's card, with the interpolation weights that its ranker uses."""
+def write_card(folder: Path, card: ModelCard) -> None:
+    """Write a model's card."""
     with atomic_write(folder / CARD) as file:
-        file.write(with_interpolation(f"{str(card).rstrip()}\n", weights))
+        file.write(f"{str(card).rstrip()}\n")
 
 
 def copy_card(source: Path, folder: Path) -> None:
-    """Copy a model's card, if it has one, with the interpolation weights of the folder that it goes to."""
+    """Copy a model's card, if it has one."""
     if (source / CARD).is_file():
-        text = (source / CARD).read_text(encoding="utf-8")
-        write_card(folder, text, read_contract(folder).get(INTERPOLATION))
+        shutil.copyfile(source / CARD, folder / CARD)
 
 
 def dataset_of(collection: str) -> list[str]:
@@ -135,15 +127,6 @@ def dataset_of(collection: str) -> list[str]:
     import ir_datasets
 
     return [f"irds/{collection.replace('/', '_')}"] if collection in ir_datasets.registry else []
-
-
-def with_interpolation(card: str, weights: Mapping[str, Any] | None) -> str:
-    """Describe the interpolation weights in a card, in place of earlier ones; None removes them."""
-    alone = re.sub(r"\n## Interpolation\n.*?(?=\n## |\Z)", "", card, flags=re.DOTALL)
-    if weights is None:
-        return alone
-    terms = [*weights["columns"].items(), ("score", weights["text"])]
-    return f"{alone}\n" + INTERPOLATED.format(formula=" + ".join(f"{weight:.4g} z({name})" for name, weight in terms))
 
 
 def _settings(config: Mapping[str, Any], base: str, network: bool) -> str:

@@ -12,9 +12,9 @@ from rerank.storage.fingerprint import fingerprint, is_ours
 
 CONTRACT, CARD = "rerank.json", "README.md"
 
-TRAINED_ON, START, INTERPOLATION, CALIBRATION = "trained_on", "start", "interpolation", "calibration"
-"""Its keys for the queries of the training run (:mod:`rerank.scoring.in_sample`), the columns that a model starts from,
-the interpolation weights (:class:`rerank.models.interpolated.Interpolated`), and calibrated probabilities
+TRAINED_ON, INTERPOLATION, CALIBRATION = "trained_on", "interpolation", "calibration"
+"""Its keys for the queries of the training run (:mod:`rerank.scoring.in_sample`), the interpolation weights
+(:class:`rerank.models.interpolated.Interpolated`), and calibrated probabilities
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"

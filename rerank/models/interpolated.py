@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_lists
 from rerank.models.columns import check_added, given_column
-from rerank.models.contract import FUSION, INTERPOLATION, add_to_contract, write_contract
+from rerank.models.contract import FUSION, INTERPOLATION
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
@@ -57,23 +57,14 @@ class Interpolated(Model):
         cosines: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.interpolation = checked_weights(model, columns, text, cosines or {})
-        self.model = model
+        self.model, self.remembered = model, {} if model is None else model.remembered
         self.weights: dict[str, float] = self.interpolation["columns"]
         self.cosines: dict[str, dict[str, str]] = self.interpolation.get("cosines", {})
         self._encoders: dict[str, Embedder] = {}
-
-    @property
-    def columns(self) -> list[str]:  # type: ignore[override]
-        """Columns that the ranker and its model read of every candidate."""
-        own: Sequence[str] = () if self.model is None else self.model.columns
-        names = getattr(self.model, "names", None) or own  # of vectors, what training settled
-        return list(dict.fromkeys([*names, *self.weights]))
-
-    @property
-    def given(self) -> list[str]:  # type: ignore[override]
-        """Columns of the interpolation but cosines, which are computed, and those that its model starts from."""
-        own = () if self.model is None else self.model.given
-        return list(dict.fromkeys([*own, *(name for name in self.weights if name not in self.cosines)]))
+        own: Sequence[str] = () if model is None else getattr(model, "names", ()) or model.columns  # as it was trained
+        self.columns = list(dict.fromkeys([*own, *self.weights]))
+        given = [name for name in self.weights if name not in self.cosines]
+        self.given = list(dict.fromkeys([*getattr(model, "given", ()), *given]))
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
@@ -139,11 +130,8 @@ class Interpolated(Model):
         return found
 
     def _or_alone(self) -> str:
-        return (
-            ""
-            if self.model is None
-            else "; or rank by the model alone: --no-interpolation, rerank.load(…, interpolate=False)"
-        )
+        way = "; or rank by the model alone: --no-interpolation, rerank.load(…, interpolate=False)"
+        return "" if self.model is None else way
 
     def _sum(self, parts: Sequence[Array]) -> Array:
         """Sum the columns of a list in their order, then the model's scores, as in a fused run: ``[n]`` float32."""
@@ -172,23 +160,13 @@ class Interpolated(Model):
         return self._sum(parts)
 
     def contract(self) -> dict[str, Any]:
-        return ({"class": FUSION} if self.model is None else self.model.contract()) | {
-            INTERPOLATION: self.interpolation
-        }
+        own = {"class": FUSION} if self.model is None else self.model.contract()
+        return own | {INTERPOLATION: self.interpolation}
 
-    def save(self, folder: str | Path) -> None:
-        """Write the model, which loads as it would alone, and the weights in ``rerank.json``."""
-        folder = Path(folder)
-        if self.model is None:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_contract(folder, self.contract())
-            return
-        self.model.save(folder)
-        add_to_contract(folder, {INTERPOLATION: self.interpolation})
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        raise NotImplementedError("rerank.load reads the model and its weights")
+    def write(self, folder: Path) -> None:
+        """Write the model, which loads as it would alone; the weights are in ``rerank.json``."""
+        if self.model is not None:
+            self.model.write(folder)
 
 
 def _files(made: Mapping[str, str]) -> str:

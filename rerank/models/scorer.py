@@ -154,15 +154,15 @@ def _smaller(budget: int, costs: Array, workers: int, device: torch.device) -> i
     return budget
 
 
-def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: object) -> Array:
+def score_lists(scorer: Any, inputs: Inputs, lists: Lists, **options: Any) -> Array:
     """Score every candidate of lists: ``[T]`` float32; options are those of :func:`score_candidates`."""
-    return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)  # type: ignore[arg-type]
+    return score_candidates(scorer, inputs, lists.row_numbers, lists.offsets[:-1], **options)
 
 
 def score_whole(scorer: Scorer, lists: Lists, inputs: Inputs | None = None, **options: Any) -> Array:
     """Score lists like :func:`score_lists`; added documents do not change the scores of the others."""
     read = scorer.inputs(lists) if inputs is None else inputs
-    scores = score_candidates(scorer, read, lists.row_numbers, lists.offsets[:-1], **options)
+    scores = score_lists(scorer, read, lists, **options)
     visible = ~lists.store.added_rows[lists.row_numbers]
     listwise = read.listwise or bool(getattr(scorer, "normalisers", ()))
     if inputs is None and listwise and not visible.all():  # again, without what was added

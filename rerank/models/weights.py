@@ -76,13 +76,6 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors as Transformers does."""
-    from safetensors.torch import save_file
-
-    save_file(copied(tensors), str(folder / WEIGHTS), metadata={"format": "pt"})
-
-
 ALIGNED = 64
 """Bytes to a multiple of which PyTorch places tensors on a CPU."""
 

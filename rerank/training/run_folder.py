@@ -172,7 +172,7 @@ class RunFolder:
             results,
             {name: _describe(lists) for name, lists in vars(self.splits).items() if lists is not None},
         )
-        write_card(self.best, card, interpolation.get(INTERPOLATION))
+        write_card(self.best, card)
         if test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, test.run(test_scores), tag="rerank")
         seconds = time.perf_counter() - self._opened

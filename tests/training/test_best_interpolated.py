@@ -14,7 +14,6 @@ from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.contract import read_contract
 from rerank.models.interpolated import Interpolated
-from rerank.models.load import write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.trees import LightGBM
@@ -75,20 +74,6 @@ def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path
     expected = test["interpolated"].mean["nDCG"] - test["first_stage"].mean["nDCG"]
     assert test["interpolated"].difference == pytest.approx(expected, abs=1e-12)
     assert f"{1 - weight:g} model + {weight:g} bm25" in str(text)
-    assert f"{weight:.4g} z(bm25) + {1 - weight:.4g} z(score)" in (best / "README.md").read_text()
-
-
-def test_write_ranker_updates_the_card(best: Path, tmp_path: Path) -> None:
-    write_ranker(best, {"bm25": 2.5}, 7, tmp_path / "other")
-    write_ranker(best, {"bm25": 1, "dense": 2}, 3, tmp_path / "ranks")
-    write_ranker(tmp_path / "ranks", {}, 1, tmp_path / "alone")
-    cards = {name: (tmp_path / name / "README.md").read_text() for name in ("other", "ranks", "alone")}
-    assert "2.5 z(bm25) + 7 z(score)" in cards["other"] and cards["other"].count("## Interpolation") == 1
-    assert "1 z(bm25) + 2 z(dense) + 3 z(score)" in cards["ranks"]
-    assert (
-        "## Interpolation" not in cards["alone"]
-        and cards["alone"].strip() == cards["ranks"].split("\n## Interpolation")[0].strip()
-    )
 
 
 def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_path: Path, tiny_model: Path) -> None:

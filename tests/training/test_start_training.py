@@ -66,7 +66,7 @@ def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path, m
     scores = score_lists(whole, whole.inputs(other), other, precision="fp32")
     by_text = score_lists(text, text.inputs(other), other, precision="fp32")
     with torch.no_grad():
-        first_stage = whole.start(torch.from_numpy(whole.start.of_lists(other, other.row_numbers))).numpy()
+        first_stage = whole.start(torch.from_numpy(whole.start.of_lists(other)[other.row_numbers])).numpy()
     np.testing.assert_allclose(scores - first_stage, by_text, atol=1e-5)
 
     card = (run / "best" / "README.md").read_text()

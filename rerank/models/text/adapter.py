@@ -1,8 +1,7 @@
-"""Low-rank adapters of a decoder's weights, by peft: made, saved, loaded, merged."""
+"""Low-rank adapters of a decoder's weights, in peft's format."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,34 +40,26 @@ class LoRA:
     def __post_init__(self) -> None:
         check_arguments(LoRA, vars(self), "model.lora")
 
+    def add_to(self, network: Any, base: str) -> None:
+        """Add fresh adapters to a network, whose other weights, but a classifier's head, are frozen.
 
-def adapted(network: Any, lora: LoRA, kind: str) -> Any:
-    """Put fresh adapters into a network; all else of it stays as it is, but a classifier's head."""
-    peft = needed("model.lora:", "peft", "lora")
-    config = peft.LoraConfig(
-        task_type=peft.TaskType[kind],
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=lora.targets or "all-linear",
-    )
-    with warnings.catch_warnings(action="ignore"):
-        return peft.get_peft_model(network, config)
-
-
-def with_adapter(network: Any, folder: Path) -> Any:
-    """Put the adapters of a folder into a network, to be used and trained further."""
-    peft = needed("model.lora:", "peft", "lora")
-    with warnings.catch_warnings(action="ignore"):  # of names that Transformers is about to change
-        return peft.PeftModel.from_pretrained(network, str(folder), is_trainable=True)
-
-
-def save_adapter(model: Any, folder: Path, base: str) -> None:
-    """Write the adapters alone, and the name of their base."""
-    model.peft_config["default"].base_model_name_or_path = base
-    with warnings.catch_warnings(action="ignore"):  # of a base that it does not find on the hub
-        model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
-    (folder / "README.md").unlink(missing_ok=True)  # peft's own card
+        Args:
+            network: the network.
+            base: its folder or its name on the hub, which the adapter's files name.
+        """
+        peft = needed("model.lora:", "peft", "lora")
+        classifies = hasattr(network, "score")
+        network.add_adapter(
+            peft.LoraConfig(
+                task_type="SEQ_CLS" if classifies else "CAUSAL_LM",
+                r=self.rank,
+                lora_alpha=self.alpha,
+                lora_dropout=self.dropout,
+                target_modules=self.targets or "all-linear",
+                modules_to_save=["score"] if classifies else None,
+            )
+        )
+        network.peft_config["default"].base_model_name_or_path = base
 
 
 def base_of(folder: Path, expected: str | None) -> Path:

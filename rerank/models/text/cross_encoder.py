@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,8 +19,8 @@ from rerank.lists.scaled import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
-from rerank.models.card import make_card, with_interpolation
-from rerank.models.contract import CARD, CONTRACT, class_name, read_contract, write_contract
+from rerank.models.card import make_card
+from rerank.models.contract import CARD, CONTRACT, class_name, read_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import default_prompt, modules_of
 from rerank.models.text.network import (
@@ -152,7 +151,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
         self._at_zero = bool(self.start.columns) and start_at_zero(self.network, self.missing)
-        self.start.begin()
+        self.start.weights.data = self.start.initial.clone()
 
     def _load(self) -> None:
         """Load the network, which scores rows of tokens as ``.logits``, and the template that joins pairs."""
@@ -210,7 +209,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
     def generate_model_card(self, *_: Any, **__: Any) -> ModelCard:
         """Return the card of the folder that the model was loaded from, or a new one without results."""
         if (self.folder / CONTRACT).is_file() and (self.folder / CARD).is_file():
-            return ModelCard(with_interpolation((self.folder / CARD).read_text(encoding="utf-8"), None))
+            return ModelCard.load(self.folder / CARD)
         return make_card(self.contract(), Path(self.name).name, base=self.folder)
 
     def contract(self) -> dict[str, Any]:
@@ -237,7 +236,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             )
         asked = lists.store.queries
         instructions = asked.column("instruction").to_pylist() if "instruction" in asked.column_names else []
-        first_stage = partial(self.start.of_lists, lists) if self.start.columns else None
+        first_stage = self.start.of_lists(lists)
         return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions, first_stage)
 
     def pair_inputs(
@@ -251,8 +250,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         sides = (self.query_length, self.around[0], queries), (self.document_length, self.around[1], documents)
         tokens = [encode(self.tokenizer, Side(length, *around), texts)[0] for length, around, texts in sides]
         rows = np.arange(len(queries))
-        of_rows = None if first_stage is None else first_stage.__getitem__
-        return self.token_inputs(Tokens.of(*tokens), rows, rows, [instruction] * len(queries), of_rows)
+        return self.token_inputs(Tokens.of(*tokens), rows, rows, [instruction] * len(queries), first_stage)
 
     def token_inputs(
         self,
@@ -260,7 +258,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         query: Array,
         document: Array,
         instructions: Sequence[str | None] = (),
-        first_stage: Callable[[Array], Array] | None = None,
+        first_stage: Array | None = None,
     ) -> Inputs:
         """Prepare the inputs of candidates, pairs of token ids; each query may have an instruction."""
         templates = {text: self._instructed(text) for text in dict.fromkeys(instructions) if text}
@@ -362,22 +360,17 @@ class CrossEncoder(Scorer, ModelHubMixin):
         z = self.start.of_values(columns or {}, len(documents)) if self.start.columns else None
         return self._score_pairs([query] * len(documents), documents, instruction, z, **options)
 
-    def save(self, folder: str | Path) -> None:
-        """Write weights, configuration, tokenizer and contract; ``hf`` heads load in other libraries.
+    def write(self, folder: Path) -> None:
+        """Write weights, configuration and tokenizer; ``hf`` heads load in other libraries.
 
         For these the tokenizer is saved with the longest pair as its ``model_max_length``.
         """
-        folder = Path(folder)
-        self._save_network(folder)
+        self.network.save_pretrained(folder, safe_serialization=True)
         before = self.tokenizer.model_max_length
         if self.says_limit and self.long == "truncate":
             self.tokenizer.model_max_length = self.query_length + self.document_length + self.template.special
         self.tokenizer.save_pretrained(folder)
         self.tokenizer.model_max_length = before
-        write_contract(folder, {**self.contract(), **self.remembered})
-
-    def _save_network(self, folder: Path) -> None:
-        self.network.save_pretrained(folder, safe_serialization=True)
 
 
 def _sides(pairs: Any) -> tuple[list[str], list[str]]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, cast
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from rerank.errors import UserError
 from rerank.kernels.flat import use_flat_decoder
 from rerank.lists.tokens import NOTHING, Side, encode
 from rerank.models.contract import hash_model
-from rerank.models.text.adapter import BASE as NAME
-from rerank.models.text.adapter import CONFIG, LoRA, adapted, base_of, save_adapter, with_adapter
+from rerank.models.text.adapter import CONFIG, LoRA, base_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.modules import (
     LAYOUT,
@@ -31,12 +28,10 @@ from rerank.models.text.modules import (
     write_layout,
 )
 from rerank.models.text.network import (
-    RAW,
-    check_found,
     is_decoder,
     keep_float32,
     load_classifier,
-    loading,
+    load_network,
     read_config,
     read_tokenizer,
 )
@@ -99,13 +94,12 @@ class Decoder(CrossEncoder):
             UserError: no such model, one that is not a decoder, files that do not say how it reads a pair, a prompt
                 that does not fit its positions, an adapter without its base.
         """
-        self.lora, self.adapter, self.prompt = lora, None, None
+        self.lora, self.prompt = lora, None
         self._source, self._instruction = name, instruction
         lengths = query_length, document_length
         super().__init__(name, cast(Any, head), *lengths, dropout, "truncate", start, start_weight)
 
     prompt: Prompt | None
-    adapter: Any
 
     def _open(self, head: str | None) -> None:
         self.has_adapter = (self.folder / CONFIG).is_file()
@@ -117,13 +111,15 @@ class Decoder(CrossEncoder):
         self.head = head or ("hf" if architectures[0].endswith("ForSequenceClassification") else "yes_no")
         own = any((self.folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json"))
         self.tokenizer = read_tokenizer(self.folder if own else self._base)
-        self.tokenizer.padding_side = "left"  # for whoever reads the last token of a padded batch
+        self.tokenizer.padding_side = "left"  # every row ends with its last token
         if self.tokenizer.pad_token_id is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         if not reads_chat(folder):
             self.tokenizer.chat_template = None
 
     def _load(self) -> None:
+        from transformers import AutoModelForCausalLM
+
         folder, config = self._base, read_config(self._base, self._dropout)
         if not is_decoder(config):
             raise UserError(f"{folder}: {config.model_type} is not a decoder; load it as a CrossEncoder")
@@ -136,42 +132,41 @@ class Decoder(CrossEncoder):
         if self.lora is not None and self.has_adapter:
             raise UserError(f"model.lora: {self.folder} has an adapter; leave lora out to train that one further")
         if self.head != "hf" or self.tokenizer.chat_template is not None:
-            self.prompt = Prompt.of(self.tokenizer, config.model_type, self._instruction)
+            self.prompt = Prompt(self.tokenizer, config.model_type, self._instruction)
         if self.head == "hf":
             network, self.missing = load_classifier(folder, config)
             network.config.pad_token_id = self.tokenizer.pad_token_id or 0
         else:
-            network, self.missing = _load_language_model(folder, config), []
+            network, self.missing = load_network(AutoModelForCausalLM, folder, config)
+            if self.missing:
+                raise UserError(f"{folder}: no language-model head ({self.missing[0]}); use a checkpoint with one")
             network.register_buffer("answers", torch.tensor(self.answers), persistent=False)  # moves with it
-            _check_answers(network, folder)
         network.forward = MethodType(_classify if self.head == "hf" else _compare, network)  # a deep copy has its own
         if config.model_type in FLAT:
             use_flat_decoder(network)
-        adapter = None
         if self.lora is not None:
-            adapter = adapted(network, self.lora, "SEQ_CLS" if self.head == "hf" else "CAUSAL_LM")
+            self.lora.add_to(network, str(folder.resolve()) if Path(self._source).is_dir() else self._source)
         elif self.has_adapter:
-            adapter, self.missing = with_adapter(network, self.folder), []
-        self.__dict__["adapter"] = adapter  # around the network, whose parameters have their names without it
-        if self.head == "hf":
-            keep_float32(network.score)
+            network.load_adapter(str(self.folder), is_trainable=True)
+            self.missing = []
+        keep_float32(network.score if self.head == "hf" else network.get_output_embeddings())
         self.network, self.drawn = network, bool(self.missing) or self.lora is not None
         self._join()
 
     def _join(self) -> None:
         """Set the template of pairs, the text around its sides, and the number of tokens of the tails."""
         if self.prompt is None:  # a classifier without a chat template: its tokenizer's pairs
-            self.template = PairTemplate.of(self.tokenizer, with_types=False, apart=False)
+            self.template = PairTemplate.of(self.tokenizer, with_types=False, decoder=True)
             self.around, self.tails = NOTHING, 0
             return
-        self.template, self.around = self.prompt.joined_by(self.tokenizer)
-        self.reserve = INSTRUCTION if self.prompt.instructed is not None else 0
+        self.template, self.around = self.prompt.template()
+        self.reserve = INSTRUCTION if self.prompt.takes_instructions else 0
         self.tails = sum(len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around)
 
     def _template_with(self, instruction: str) -> PairTemplate:
         if self.prompt is None:
             return super()._template_with(instruction)
-        template, around = self.prompt.joined_by(self.tokenizer, instruction)
+        template, around = self.prompt.template(instruction)
         if around != self.around:
             raise UserError(f"{self.name}: its chat template joins instruction and text; put a line's end between")
         return template
@@ -183,30 +178,19 @@ class Decoder(CrossEncoder):
         return (folder / CONFIG).is_file() or is_decoder(read_config(folder, None))
 
     def contract(self) -> dict[str, Any]:
-        return super().contract() | ({} if self.adapter is None else {BASE: hash_model(self._base)})
+        return super().contract() | ({BASE: hash_model(self._base)} if self.is_adapter else {})
 
     def head_parameters(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}
 
-    def merge(self) -> None:
-        """Add the adapter to the weights; from then on it is a model of its own, which any library loads."""
-        if self.adapter is None:
-            raise UserError(f"{self.name}: has no adapter to merge")
-        self.network = self.adapter.merge_and_unload()
-        self.adapter = None
-        self.network.requires_grad_(True)
-        if self.head == "hf":
-            keep_float32(self.network.score)
+    @property
+    def is_adapter(self) -> bool:
+        """True if only adapters are trained and saved."""
+        return self.lora is not None or self.has_adapter
 
-    def _save_network(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.adapter is None:
-            super()._save_network(folder)
-        else:
-            base = self._source  # what was trained, whatever it was once made of
-            if self.has_adapter:
-                base = json.loads((self.folder / CONFIG).read_text(encoding="utf-8"))[NAME]
-            save_adapter(self.adapter, folder, str(Path(base).resolve()) if Path(base).is_dir() else base)
+    def write(self, folder: Path) -> None:
+        with warnings.catch_warnings(action="ignore"):  # of a base that peft does not find on the hub
+            super().write(folder)
         prompts = self.prompts
         if self.prompt is not None and self.prompt.instruction != (default_prompt(prompts) or None):
             prompts = {"prompts": {"instruction": self.prompt.instruction}, "default_prompt_name": "instruction"}
@@ -217,57 +201,14 @@ class Decoder(CrossEncoder):
             write_layout(folder, "text-generation", [logit_score(self.answers)], prompts, chat)
 
 
-def _load_language_model(folder: Path, config: Any) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    config.sentence_transformers = RAW
-    network, info = cast(Any, AutoModelForCausalLM).from_pretrained(folder, **loading(config))
-    check_found(network, info, folder)
-    if info["missing_keys"]:
-        raise UserError(f"{folder}: no language-model head ({min(info['missing_keys'])}); use a checkpoint with one")
-    return network
+def _classify(network: Any, **batch: Any) -> Any:
+    """Compute scores as ``.logits``, ``[n, 1]``, with the classifier's layer on the state of each row's last token."""
+    states = network.base_model(**batch, use_cache=False).last_hidden_state[:, -1]
+    return SequenceClassifierOutput(logits=network.score(states))
 
 
-def _last(network: Any, ids: Tensor, mask: Tensor | None, places: Tensor | None) -> Tensor:
-    """Compute the state of each row's last token, ``[n, H]``.
-
-    Without a mask the rows are flat. Else they are padded at their ends, where no token of theirs sees it: positions
-    are right, and Transformers needs no mask.
-    """
-    if mask is None:
-        return network.base_model(input_ids=ids, position_ids=places).last_hidden_state[:, 0]
-    states = network.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    return states[torch.arange(len(ids), device=ids.device), mask.sum(1) - 1]
-
-
-def _classify(
-    network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
-) -> Any:
-    """Compute scores as ``.logits``, ``[n, 1]``, with the classifier's layer."""
-    return SequenceClassifierOutput(logits=network.score(_last(network, input_ids, attention_mask, position_ids)))
-
-
-def _compare(
-    network: Any, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
-) -> Any:
-    """Compute scores as ``.logits``, ``[n, 1]``, from the logits of the answers alone, in float32."""
-    state = _last(network, input_ids, attention_mask, position_ids)
-    layer = network.get_output_embeddings()
-    with torch.autocast(state.device.type, enabled=False):
-        bias = None if layer.bias is None else layer.bias[network.answers].float()
-        logits = F.linear(state.float(), layer.weight[network.answers].float(), bias)
-        if cap := getattr(network.config, "final_logit_softcapping", None):
-            logits = cap * torch.tanh(logits / cap)
-        score = logits[:, :1] - logits[:, 1:] if len(network.answers) > 1 else logits
-    return SequenceClassifierOutput(logits=score)
-
-
-def _check_answers(network: Any, folder: Path) -> None:
-    """Compare logits with the architecture's own, since some are scaled."""
-    ids = torch.tensor([[5, 3, 1, 4]]) % network.config.get_text_config().vocab_size
-    with torch.no_grad():
-        theirs = network(input_ids=ids, use_cache=False).logits[0, -1, network.answers].float()
-        expected = theirs[0] - theirs[1] if len(theirs) > 1 else theirs[0]
-        ours = _compare(network, ids, torch.ones_like(ids)).logits[0, 0]
-    if not torch.allclose(ours, expected, rtol=1e-4, atol=1e-4 * (1 + float(theirs.abs().max()))):
-        raise UserError(f"{folder}: {type(network).__name__} makes its logits in a way that is not known; use head hf")
+def _compare(network: Any, **batch: Any) -> Any:
+    """Compute scores as ``.logits``, ``[n, 1]``, from the logits of the answers behind each row's last token."""
+    output = type(network).forward(network, **batch, logits_to_keep=1, use_cache=False)
+    logits = output.logits[:, -1, network.answers]
+    return SequenceClassifierOutput(logits=logits[:, :1] - logits[:, 1:] if len(network.answers) > 1 else logits)

@@ -54,9 +54,8 @@ def load_encoder(
             elif pooler := getattr(module, "pooler", None):
                 keep_float32(pooler)
     else:
-        encoder, info = AutoModel.from_pretrained(folder, **loading(config), **_no_pooler(config))
-        check_found(encoder, info, folder)
-        missing = [f"encoder.{name}" for name in sorted(info["missing_keys"])]
+        encoder, lacking = load_network(AutoModel, folder, config, **_no_pooler(config))
+        missing = [f"encoder.{name}" for name in lacking]
         if modules:
             behind = load_modules(folder, modules, dropout)
         else:
@@ -95,34 +94,30 @@ def read_config(folder: Path, dropout: float | None) -> Any:
     return config
 
 
-def loading(config: Any) -> dict[str, Any]:
-    """Return how to read weights: float32 safetensors from a folder, never code."""
-    keys: dict[str, Any] = {"config": config, "dtype": torch.float32, "use_safetensors": True}
-    return keys | {"local_files_only": True, "trust_remote_code": False, "output_loading_info": True}
-
-
-RAW = {"activation_fn": IDENTITY}
-"""For sentence-transformers: scores are raw."""
+def load_network(kind: Any, folder: Path, config: Any, **options: Any) -> tuple[Any, list[str]]:
+    """Load float32 safetensors from a folder, never code; name the weights that it lacks."""
+    config.sentence_transformers = {"activation_fn": IDENTITY}  # sentence-transformers' scores are raw, too
+    options |= {"config": config, "dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
+    network, info = kind.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **options)
+    check_found(network, info, folder)
+    return network, sorted(info["missing_keys"])
 
 
 def load_classifier(folder: Path, config: Any) -> tuple[Any, list[str]]:
-    """Load the architecture's own classifier, of one label; name the weights that the folder does not have.
+    """Load the architecture's own classifier, of one label; name the weights that the folder lacks.
 
     The score of a classifier of two labels is the difference of their logits.
     """
     from transformers import AutoModelForSequenceClassification
 
     classifies = (config.architectures or [""])[0].endswith("ForSequenceClassification")
-    labels = config.num_labels if classifies else 1
-    config.num_labels = labels
-    config.sentence_transformers = RAW
-    network, info = AutoModelForSequenceClassification.from_pretrained(folder, **loading(config))
-    check_found(network, info, folder)
+    labels = config.num_labels = config.num_labels if classifies else 1
+    network, missing = load_network(AutoModelForSequenceClassification, folder, config)
     if labels > 1:
         layers = [m for m in network.modules() if isinstance(m, nn.Linear) and m.out_features == labels]
         to_one_label(layers[-1], folder)
         network.config.num_labels = network.num_labels = 1
-    return network, sorted(info["missing_keys"])
+    return network, missing
 
 
 def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:

@@ -7,7 +7,7 @@ MacAvaney et al. 2019 (CEDR) cut. A row is a query with one chunk, and what they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,6 +44,7 @@ class PairTemplate:
     Attributes:
         types: token type of prefix, query, middle, document and suffix; None where the model has none.
         document_first: whether document and query change places.
+        pads_left: whether rows are padded at their beginnings, so that each ends with its last token.
     """
 
     prefix: Array
@@ -52,27 +53,26 @@ class PairTemplate:
     types: tuple[int, int, int, int, int] | None
     pad: int
     document_first: bool = False
+    pads_left: bool = False
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True, apart: bool = True) -> PairTemplate:
-        """Encode a pair to find the special tokens around its two sides; there must be one between them.
-
-        (A decoder's classifier may read pairs without one: set ``apart`` to False.)
-        """
+    def of(cls, tokenizer: PreTrainedTokenizerBase, with_types: bool = True, decoder: bool = False) -> PairTemplate:
+        """Encode a pair to find the special tokens around its two sides; an encoder needs one between them."""
         encoded = tokenizer("a", "b", return_token_type_ids=True)
         query, document = ([i for i, of in enumerate(encoded.sequence_ids()) if of == side] for side in (0, 1))
         if not query or not document or tokenizer.pad_token_id is None:
             raise UserError(f"{tokenizer.name_or_path}: its tokenizer cannot encode and pad pairs")
         ids = np.asarray(encoded["input_ids"], dtype=np.int64)
         middle = ids[query[-1] + 1 : document[0]]
-        if apart and not len(middle):
+        if not decoder and not len(middle):
             why = "its tokenizer joins query and document without anything between them"
             raise UserError(f"{tokenizer.name_or_path}: {why}; take one that has a template for pairs")
         types: tuple[int, int, int, int, int] | None = None
         if with_types and "token_type_ids" in tokenizer.model_input_names:
             of = encoded["token_type_ids"]
             types = of[0], of[query[0]], of[document[0] - 1], of[document[0]], of[-1]
-        return cls(ids[: query[0]], middle, ids[document[-1] + 1 :], types, int(tokenizer.pad_token_id))
+        pad = int(tokenizer.pad_token_id)
+        return cls(ids[: query[0]], middle, ids[document[-1] + 1 :], types, pad, pads_left=decoder)
 
     @property
     def special(self) -> int:
@@ -102,12 +102,15 @@ class PairTemplate:
 
     def padded(self, ids: Array, types: Array | None, lengths: Array) -> dict[str, Tensor]:
         """Pad pairs that lie end to end: ``[n, L]`` int64 by the model's argument names."""
-        mask = np.arange(lengths.max()) < lengths[:, None]
+        places = np.arange(lengths.max())
+        mask = (places[::-1] if self.pads_left else places) < lengths[:, None]
         batch = {"input_ids": np.full(mask.shape, self.pad, dtype=np.int64), "attention_mask": mask.astype(np.int64)}
         batch["input_ids"][mask] = ids
         if types is not None:
             batch["token_type_ids"] = np.zeros(mask.shape, dtype=np.int64)
             batch["token_type_ids"][mask] = types
+        if self.pads_left:
+            batch["position_ids"] = np.maximum(mask.cumsum(1) - 1, 0)
         return {name: torch.from_numpy(array) for name, array in batch.items()}
 
     def join(self, queries: list[Array], documents: list[Array]) -> dict[str, Tensor]:
@@ -147,7 +150,7 @@ class PairInputs(Inputs):
         template: the special tokens around a pair.
         network: the network, if it reads rows without padding.
         capacity: tokens of a chunk at most; None for documents in one piece.
-        first_stage: function from rows to their first-stage scores, ``[n, C]`` float32.
+        first_stage: first-stage scores of all rows of candidates, ``[N, C]`` float32.
     """
 
     def __init__(
@@ -159,7 +162,7 @@ class PairInputs(Inputs):
         *,
         network: Any = None,
         capacity: int | None = None,
-        first_stage: Callable[[Array], Array] | None = None,
+        first_stage: Array | None = None,
     ) -> None:
         self.queries, self.documents, self.template = tokens.queries, tokens.documents, template
         self.network, self.first_stage = network, first_stage
@@ -183,7 +186,7 @@ class PairInputs(Inputs):
     def representatives(self, rows: Array) -> Array:
         parts = [_numbered(self.documents, self.document[rows])]
         if self.first_stage is not None:
-            parts += [np.unique(values, return_inverse=True)[1] for values in self.first_stage(rows).T]
+            parts += [np.unique(values, return_inverse=True)[1] for values in self.first_stage[rows].T]
         pair = _numbered(self.queries, self.query[rows])
         for part in parts:
             pair = np.unique(pair * len(rows) + part, return_inverse=True)[1]
@@ -210,7 +213,7 @@ class PairInputs(Inputs):
         if self.has_chunks:
             batch[CHUNKS] = torch.from_numpy(counts)
         if self.first_stage is not None:
-            batch[FIRST_STAGE] = torch.from_numpy(self.first_stage(rows))
+            batch[FIRST_STAGE] = torch.from_numpy(self.first_stage[rows])
         return batch
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,76 +21,62 @@ SAMPLE = {QUERY: "who flew first?", DOCUMENT: "The Wrights did, in 1903."}
 """A pair whose tokens tell whether a tokenizer joins the text around it with what it reads."""
 
 
-@dataclass(frozen=True)
 class Prompt:
-    """The text that a decoder reads of a pair.
+    """The text that a decoder reads of a pair: the tokenizer's chat template, as sentence-transformers renders it.
 
-    Attributes:
-        plain: the text without an instruction, with the places ``{query}`` and ``{document}`` in any order.
-        instructed: the text with the place ``{instruction}``, too; None if the template has none.
+    Args:
+        tokenizer: the tokenizer.
+        model_type: the architecture.
         instruction: the instruction that is read if a query has none of its own.
+
+    Raises:
+        UserError: a template that does not read a query and a document, or an instruction without a place.
     """
 
-    plain: str
-    instructed: str | None = None
-    instruction: str | None = None
-
-    def __post_init__(self) -> None:
-        self.text()  # which refuses an instruction without a place
-
-    @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, model_type: str, instruction: str | None = None) -> Self:
-        """Read the tokenizer's chat template, as sentence-transformers renders it.
-
-        Args:
-            tokenizer: the tokenizer.
-            model_type: the architecture.
-            instruction: the default instruction.
-
-        Raises:
-            UserError: a template that does not read a query and a document.
-        """
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, model_type: str, instruction: str | None = None) -> None:
         from sentence_transformers.base.modality import InputFormatter
 
-        formatter = InputFormatter(model_type, processor=tokenizer)
-        if reason := formatter.pair_roles_failure():
+        self.tokenizer, self.instruction = tokenizer, instruction
+        self.formatter = InputFormatter(model_type, processor=tokenizer)
+        if reason := self.formatter.pair_roles_failure():
             raise UserError(
                 f"{tokenizer.name_or_path}: its chat template does not read a query and a document "
                 f"({one_line(reason)[:200]}); save one with these roles in the model's folder"
             )
-        pair = formatter.pair_to_messages((QUERY, DOCUMENT))
-        plain = str(tokenizer.apply_chat_template(pair, tokenize=False))
-        told = formatter.prepend_prompt_to_messages([pair], INSTRUCTION)[0]
-        instructed = str(tokenizer.apply_chat_template(told, tokenize=False))
+        plain = self._rendered(None)
         for place in (QUERY, DOCUMENT):
             if (count := plain.count(place)) != 1:
                 raise UserError(f"{tokenizer.name_or_path}: its chat template has the {place[1:-1]} {count} times")
-        return cls(plain, instructed if INSTRUCTION in instructed else None, instruction or None)
+        self.takes_instructions = INSTRUCTION in self._rendered(INSTRUCTION)
+        self.text()  # which refuses an instruction without a place
+
+    def _rendered(self, instruction: str | None) -> str:
+        messages = self.formatter.pair_to_messages((QUERY, DOCUMENT))
+        if instruction:
+            messages = self.formatter.prepend_prompt_to_messages([messages], instruction)[0]
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False))
 
     def text(self, instruction: str | None = None) -> str:
-        """Return the text with an instruction, by default that of the prompt."""
+        """Return the text with an instruction, by default that of the prompt, and the places of query and document."""
         chosen = instruction or self.instruction
-        if not chosen:
-            return self.plain
-        if PLACES.search(chosen):
+        if chosen and PLACES.search(chosen):
             raise UserError(f"instruction: {chosen!r} has a place of the template, such as {{query}}")
-        if self.instructed is None:
+        if chosen and not self.takes_instructions:
             raise UserError("instruction: the model's template has no place for one; leave it out")
-        return self.instructed.replace(INSTRUCTION, chosen)
+        return self._rendered(chosen)
 
     def filled(self, query: str, document: str, instruction: str | None = None) -> str:
         """Return the text of a pair."""
         texts = {QUERY: query, DOCUMENT: document}
         return "".join(texts.get(word, word) for word in PLACES.split(self.text(instruction)))
 
-    def joined_by(
-        self, tokenizer: PreTrainedTokenizerBase, instruction: str | None = None
-    ) -> tuple[PairTemplate, Around]:
+    def template(self, instruction: str | None = None) -> tuple[PairTemplate, Around]:
         """Return the tokens around query and document, and the white space that joins their words.
 
         A word is one token with the space before it, a full stop one with the line's end behind it: such white space
         goes with the texts, so that the tokens are those of the whole text.
         """
+        tokenizer = self.tokenizer
         start, first, between, second, end = PLACES.split(self.text(instruction))
         start, lead = _split_off(start, r" +$")
         between, tail = _split_off(between, r"^[\r\n]+")
@@ -107,9 +92,9 @@ class Prompt:
                 f"{tokenizer.name_or_path}: its tokenizer joins the chat template and the texts in it; "
                 "put a line's end or a special token between them"
             )
-        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         prefix, middle, suffix = (np.array(ids, dtype=np.int64) for ids in pieces)
-        template = PairTemplate(prefix, middle, suffix, types=None, pad=int(pad), document_first=first == DOCUMENT)
+        pad = int(tokenizer.pad_token_id or 0)
+        template = PairTemplate(prefix, middle, suffix, None, pad, document_first=first == DOCUMENT, pads_left=True)
         return template, (around[QUERY], around[DOCUMENT])
 
 

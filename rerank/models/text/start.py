@@ -41,9 +41,8 @@ class Start(nn.Module):
         super().__init__()
         if len(set(columns)) < len(columns):
             raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
-        self.columns, self.initial = list(columns), list(initial)
-        weights = torch.tensor(self.initial, dtype=torch.float32)
-        self.weights = nn.Parameter(weights) if columns else weights
+        self.columns, self.initial = list(columns), torch.tensor(initial, dtype=torch.float32)
+        self.weights = nn.Parameter(self.initial.clone()) if columns else self.initial
 
     @classmethod
     def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Start:
@@ -55,11 +54,6 @@ class Start(nn.Module):
         if weight is not None and not chosen:
             raise UserError("model.start_weight: has no effect without model.start; name the columns there")
         return cls(chosen, [(WEIGHT if weight is None else weight) / len(chosen)] * len(chosen) if chosen else [])
-
-    def begin(self) -> None:
-        """Set the initial weights."""
-        with torch.no_grad():
-            self.weights.copy_(torch.tensor(self.initial, dtype=torch.float32))
 
     def forward(self, z: Tensor) -> Tensor:
         """Compute the first stage's share of the scores, ``[n]``, from ``[n, C]``."""
@@ -80,9 +74,11 @@ class Start(nn.Module):
         if others := [name for name in self.columns if name != lists.store.order]:
             check_added(lists, others)
 
-    def of_lists(self, lists: Lists, rows: Array) -> Array:
-        """Return the z of candidates of a store, ``[n, C]`` float32."""
-        return np.stack([lists.store.scaled(name, DEPTH, rows) for name in self.columns], axis=1)
+    def of_lists(self, lists: Lists) -> Array | None:
+        """Return the z of all candidates of a store, ``[N, C]`` float32; None without columns."""
+        if not self.columns:
+            return None
+        return np.stack([lists.store.scaled(name, DEPTH) for name in self.columns], axis=1)
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Array:
         """Compute the z of the candidates of one list from given columns, ``[n, C]`` float32."""
@@ -91,22 +87,15 @@ class Start(nn.Module):
         return np.stack([z_scores(values, offsets, added, DEPTH) for values in given], axis=1)
 
 
-def last_layer(network: Any) -> nn.Linear:
-    """Return the layer that makes the score: the last one with a single output, outside the encoder."""
-    parts = (part for name, part in network.named_children() if name != network.base_model_prefix)
-    layers = (module for part in parts for module in part.modules() if isinstance(module, nn.Linear))
-    found = [layer for layer in layers if layer.out_features == 1]
-    if not found:
-        raise UserError(f"model.start: the head of {type(network).__name__} has no last layer; choose model.head cls")
-    return found[-1]
-
-
 def start_at_zero(network: Any, missing: Sequence[str]) -> bool:
     """Let every score be exactly 0 until the first step if the layer that makes it is missing; tell if it is."""
-    layer = last_layer(network) if missing else None
-    if not any(layer in network.get_submodule(name.rpartition(".")[0]).modules() for name in missing):
+    if not missing:
         return False
-    assert layer is not None
+    name, layer = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+    if layer.out_features > 1:
+        raise UserError(f"model.start: the head of {type(network).__name__} has no last layer; choose model.head cls")
+    if not any(f"{name}.".startswith(f"{of.rpartition('.')[0]}.") for of in missing):
+        return False
     nn.init.zeros_(layer.weight)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)

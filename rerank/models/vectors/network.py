@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 from torch import device as Device
 
@@ -20,9 +21,9 @@ from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, drawn_from
-from rerank.models.contract import class_name, read_contract, write_contract
+from rerank.models.contract import class_name, read_contract
 from rerank.models.scorer import Scorer
-from rerank.models.weights import write_weights
+from rerank.models.weights import WEIGHTS
 from rerank.storage.arrow import Array, blocks, ranges
 
 ROWS = 65_536
@@ -177,16 +178,11 @@ class FeatureNetwork(Scorer):
             ],
         }
 
-    def save(self, folder: str | Path) -> None:
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_weights(folder, self.state_dict())
-        write_contract(folder, {**self.contract(), **self.remembered})
+    def write(self, folder: Path) -> None:
+        save_model(self, str(folder / WEIGHTS))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        from safetensors.torch import load_file
-
         contract = read_contract(folder)
         normalisers = []
         for entry in contract["normalise"]:
@@ -196,7 +192,7 @@ class FeatureNetwork(Scorer):
         model = cls(**contract["settings"] | {"normalise": normalisers or None, "columns": contract["columns"]})
         model.names = contract["columns"]
         model.build(len(model.names))
-        model.load_state_dict(load_file(folder / "model.safetensors"))
+        load_model(model, folder / WEIGHTS)
         return model
 
 

@@ -15,7 +15,7 @@ from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_lists
 from rerank.models.columns import check_added
-from rerank.models.contract import class_name, read_contract, write_contract
+from rerank.models.contract import class_name, read_contract
 from rerank.models.vectors.network import check_columns, columns_of, vectors
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
@@ -106,11 +106,8 @@ class Trees(Model):
     def contract(self) -> dict[str, Any]:
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
 
-    def save(self, folder: str | Path) -> None:
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+    def write(self, folder: Path) -> None:
         self.booster.save_model(folder / self.file)
-        write_contract(folder, {**self.contract(), **self.remembered})
 
     @classmethod
     def load(cls, folder: Path) -> Self:

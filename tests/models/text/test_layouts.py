@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import WORDS, make_decoder, make_lists, make_model
+from tests.builders import WORDS, make_lists, make_model
 from tests.models.text.layouts import LAYOUTS, classic, modular, save_layout
 from tests.models.text.texts import draw_trained
 
@@ -60,7 +60,7 @@ def test_layout_scores_trains_and_saves_as_in_sentence_transformers(name: str, t
     found.append(float(np.abs(their_scores(best) - ours).max()))  # without an activation, as it is saved
     assert (best / "modules.json").is_file() != name.startswith("bert")
     print(f"\n{name}: loaded {found[0]:.1e}, trained and saved {found[1]:.1e}")
-    assert max(found) < 1e-6
+    assert max(found) < (2e-6 if name.startswith("decoder") else 1e-6)  # a difference of two rounded logits
 
 
 def test_layout_has_their_saved_activation_on_our_scores(tmp_path: Path) -> None:
@@ -158,8 +158,3 @@ def test_instruction_is_refused_without_a_place_for_it(name: str, tmp_path: Path
     )
     with pytest.raises(UserError, match=r"instruction: .* no place for one"):
         model.predict(lists)
-
-
-def test_decoder_without_a_template_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="do not say how it reads a pair and which tokens make its score"):
-        load_model(make_decoder(tmp_path / "m", prompt=None))

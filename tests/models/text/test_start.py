@@ -15,7 +15,6 @@ from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.start import last_layer
 from rerank.storage.arrow import Array
 from tests.builders import make_lists_with_added
 
@@ -23,7 +22,7 @@ LENGTHS = {"query_length": 8, "document_length": 24}
 
 
 def with_column(lists: Lists, name: str, make: Callable[[int], Array]) -> Lists:
-    """In memory, with a column more."""
+    """Add a column in memory."""
     frame = lists.to_dataframe()
     frame[name] = make(len(frame)).astype(np.float32)
     return Lists.from_dataframe(frame)
@@ -34,9 +33,9 @@ def tied(count: int) -> Array:
 
 
 def trained(model: CrossEncoder) -> CrossEncoder:
-    """With a head that says something, as after a step."""
+    """Draw the last layer, as after a step."""
     with torch.no_grad():
-        torch.nn.init.normal_(last_layer(model.network).weight)
+        torch.nn.init.normal_(model.network.classifier.weight)
     return model
 
 
@@ -68,7 +67,6 @@ def test_initial_ranking_equals_the_first_stage(
 
 
 def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
-    """Of two columns, and by every way to ask for it."""
     lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
     model = trained(start(tiny_model, start=["bm25", "other"]))
     assert model.start.weights.tolist() == [0.125, 0.125]
@@ -80,6 +78,9 @@ def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, t
     expected = text + 2 * z[0] + z[1] / 4
     found = score_lists(model, model.inputs(lists), lists, precision="fp32")
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    again = load_model(tmp_path)
+    assert again.contract() == model.contract() and again.columns == ["bm25:z100", "other:z100"]
+    np.testing.assert_allclose(again.predict(lists), model.predict(lists), atol=1e-6)
     frame = lists.to_dataframe()
     frame["score"] = model.predict(lists)
     for _, rows in frame.groupby("query_id"):
@@ -87,20 +88,6 @@ def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, t
         ranked = model.rank(rows["query"].iloc[0], rows["text"].tolist(), columns=columns)
         ours = {r["corpus_id"]: r["score"] for r in ranked}
         np.testing.assert_allclose([ours[i] for i in range(len(rows))], rows["score"], atol=0.1)  # bf16, other chunks
-
-
-def test_save_keeps_columns_and_weights(tiny_model: Path, tmp_path: Path, lists: Lists) -> None:
-    model = trained(start(tiny_model))
-    model.start.weights.data = torch.tensor([1 / 3])
-    model.save(tmp_path / "saved")
-    again = load_model(tmp_path / "saved")
-    assert isinstance(again, CrossEncoder)
-    assert again.contract() == model.contract()
-    assert again.columns == model.columns == ["bm25:z100"]
-    assert torch.equal(again.start.weights, model.start.weights)
-    np.testing.assert_allclose(again.predict(lists), model.predict(lists), atol=1e-6)
-    text = CrossEncoder(str(tmp_path / "saved"), start=[])
-    assert "start" not in text.contract() and not text.columns
 
 
 def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
