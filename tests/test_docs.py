@@ -58,7 +58,7 @@ CHECKS = {
     "fuse(runs": "last.keys() == {*lists.query_ids}",
     "loss(scores, labels, mask=None": "0 < float(last) < 1",
     ".probabilities(lists)": "last.shape == (lists.size,) and 0 < last.min() <= last.max() < 1",
-    "write_ranker(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
+    "rerank.Interpolated(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
     '.save_pretrained("reranker")': 'rerank.load("reranker").predict([("what is a wing", "a jet")]).shape == (1,)',
     "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
 }

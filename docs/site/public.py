@@ -30,7 +30,6 @@ ROOMS = (
     "rerank.training.fit.Training",
     "rerank.models.load.load_model",
     "rerank.models.interpolated.Interpolated",
-    "rerank.models.load.write_ranker",
 )
 """Public names besides those of the package itself."""
 

@@ -1,4 +1,4 @@
-"""Load a trained model of any kind, and save one with the columns that it is interpolated with.
+"""Load a trained model of any kind.
 
 No file decides what is imported: classes are found in a table of our own.
 """
@@ -13,7 +13,6 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.card import copy_card
 from rerank.models.contract import (
     CALIBRATION,
     CONTRACT,
@@ -22,7 +21,6 @@ from rerank.models.contract import (
     TRAINED_ON,
     read_contract,
 )
-from rerank.storage.files import atomic_folder
 
 MODELS = {
     "CrossEncoder": "rerank.models.text.cross_encoder",
@@ -96,32 +94,3 @@ def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | N
         raise UserError(f"instruction: {folder} has no place for one, since it reads no template; leave it out")
     model.remembered = {key: contract[key] for key in (TRAINED_ON,) if key in contract}
     return model
-
-
-def write_ranker(
-    model: str | Path | None,
-    columns: Mapping[str, float],
-    text: float,
-    output: str | Path,
-    cosines: Mapping[str, Mapping[str, str]] | None = None,
-) -> None:
-    """Write a ranker's folder: a trained model and interpolation weights; see :class:`Interpolated`.
-
-    Args:
-        model: the model's folder, or its name on the hub; None for a fusion of columns alone.
-        columns: the weight of each column; none for the model alone.
-        text: the weight of the model's scores.
-        output: the folder to make.
-        cosines: what columns of cosines are made by.
-
-    Raises:
-        UserError: no such model, one that is damaged, invalid weights, or something in the folder's place.
-    """
-    from rerank.models.interpolated import Interpolated
-
-    alone = None if model is None else load_model(model, interpolate=False)
-    ranker = Interpolated(alone, columns, text, cosines) if columns or alone is None else alone
-    with atomic_folder(output) as folder:
-        ranker.save(folder)
-        if model is not None:
-            copy_card(Path(model), folder)

@@ -25,7 +25,9 @@ from rerank.lists.folds import drawn_folds
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG
-from rerank.models.load import load_model, write_ranker
+from rerank.models.card import copy_card
+from rerank.models.interpolated import Interpolated
+from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder, cosines_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
@@ -36,7 +38,7 @@ from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import Array, taken
-from rerank.storage.files import atomic_write
+from rerank.storage.files import atomic_folder, atomic_write
 from rerank.storage.locks import exclusive_lock
 from rerank.tasks.train import train
 from rerank.training.config import Optimization
@@ -364,4 +366,9 @@ class Comparison:
         made = {name: store.entry(name.partition("/")[0]).made for name in weights}
         cosines = {name: entry for name, entry in made.items() if entry.get("number") == "cosine"}
         shutil.rmtree(self.folder / "best", ignore_errors=True)
-        write_ranker(best.model, weights, share, self.folder / "best", cosines=cosines)
+        alone = load_model(best.model, interpolate=False) if best.model else None
+        ranker = Interpolated(alone, weights, share, cosines) if weights or alone is None else alone
+        with atomic_folder(self.folder / "best") as folder:
+            ranker.save(folder)
+            if best.model:
+                copy_card(Path(best.model), folder)

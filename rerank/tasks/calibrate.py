@@ -31,9 +31,8 @@ def calibrate(
     >>> table["bm25"] = [2.5, 1.5, 1.0, 0.5] * 40
     >>> lists = rerank.Lists.from_dataframe(table | {"text": [f"text {i}" for i in range(160)]})
     >>> from tempfile import mkdtemp
-    >>> from rerank.models.load import write_ranker
     >>> folder = mkdtemp() + "/ranker"
-    >>> _ = write_ranker(None, {"bm25": 1.0}, text=0, output=folder)
+    >>> rerank.Interpolated(None, {"bm25": 1.0}).save(folder)
     >>> calibration = rerank.calibrate(folder, lists)
     >>> chances = rerank.load(folder).probabilities(lists)
     >>> bool(0 < chances.min() <= chances.max() < 1)

@@ -1,4 +1,4 @@
-"""A ranker that mixes ranks as the fused run of its parts, and is saved with its weights."""
+"""Interpolated rankers rank as the fused run of their parts, and are saved with their weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import read_contract
 from rerank.models.interpolated import Interpolated
-from rerank.models.load import load_model, write_ranker
+from rerank.models.load import load_model
 from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
@@ -101,10 +101,9 @@ def text_model(tmp_path: Path, tiny_model: Path) -> Path:
     return tmp_path / "best"
 
 
-def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path: Path, lists: Lists) -> None:
-    (text_model / "README.md").write_text("# A card")
+def test_save_adds_weights_to_a_models_folder(text_model: Path, tmp_path: Path, lists: Lists) -> None:
     ranker = tmp_path / "ranker"
-    write_ranker(text_model, {"bm25": 0.25}, 0.75, ranker)
+    Interpolated(rerank.load(text_model), {"bm25": 0.25}, 0.75).save(str(ranker))
     assert {path.name for path in ranker.iterdir()} == {path.name for path in text_model.iterdir()}
     assert read_contract(ranker) == read_contract(text_model) | {
         "interpolation": {"columns": {"bm25": 0.25}, "text": 0.75}
@@ -118,38 +117,30 @@ def test_write_ranker_adds_weights_to_a_models_folder(text_model: Path, tmp_path
     assert told(lists.run(mixed)) == told(fuse([lists.run(), lists.run(expected)], [0.25, 0.75]))
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(rerank.load(tmp_path / "again").predict(lists), mixed)
-    write_ranker(ranker, {"bm25": 0.5}, 0.5, tmp_path / "other")
-    assert rerank.load(tmp_path / "other").contract()["interpolation"]["text"] == 0.5, (
-        "a ranker's model gets another mix"
-    )
-    write_ranker(ranker, {}, 1, tmp_path / "alone")
+    alone.save(tmp_path / "alone")
     assert read_contract(tmp_path / "alone") == read_contract(text_model)
-    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion")
+    Interpolated(None, {"bm25": 1}).save(tmp_path / "fusion")
     assert {path.name for path in (tmp_path / "fusion").iterdir()} == {"rerank.json"}
     assert told(lists.run(rerank.load(tmp_path / "fusion").predict(lists))).keys() == told(lists.run()).keys()
 
 
-def test_adapters_and_models_of_vectors_mix_too(tmp_path: Path, lists: Lists) -> None:
+def test_adapters_and_models_of_vectors_are_interpolated(tmp_path: Path, lists: Lists) -> None:
     decoder = rerank.Decoder(str(make_decoder(tmp_path / "qwen")), lora=LoRA(rank=2))
     vectors = rerank.MLP(hidden=[4], columns=["bm25"])
     vectors.prepare(lists, 1)
     for name, model in (("adapter", decoder), ("mlp", vectors)):
-        (tmp_path / name).mkdir()
-        model.save(tmp_path / name)
-        write_ranker(tmp_path / name, {"bm25": 0.5}, 0.5, tmp_path / f"{name}-ranker")
-        ranker = rerank.load(tmp_path / f"{name}-ranker")
-        alone = lists.run(rerank.load(tmp_path / name).predict(lists))
+        Interpolated(model, {"bm25": 0.5}, 0.5).save(tmp_path / name)
+        ranker = rerank.load(tmp_path / name)
+        alone = lists.run(rerank.load(tmp_path / name, interpolate=False).predict(lists))
         assert told(lists.run(ranker.predict(lists))) == told(fuse([lists.run(), alone], [0.5, 0.5]))
         assert ranker.columns == ["bm25"] if name == "adapter" else ["bm25/bm25", "bm25"]
-    assert len(rerank.load(tmp_path / "adapter-ranker").rank("a", ["b", "c"], columns={"bm25": [1, 2]})) == 2
+    assert len(rerank.load(tmp_path / "adapter").rank("a", ["b", "c"], columns={"bm25": [1, 2]})) == 2
     with pytest.raises(UserError, match="MLP reads no texts"):
         ranker.rank("a", ["b"], columns={"bm25": [1]})
 
 
-def test_mixed_passes_first_stage_columns_to_the_model(text_model: Path, tmp_path: Path) -> None:
-    CrossEncoder(str(text_model), start="bm25").save(tmp_path / "start")
-    write_ranker(tmp_path / "start", {"dense": 1}, 1, tmp_path / "ranker")
-    ranker: Any = rerank.load(tmp_path / "ranker")
+def test_rank_passes_first_stage_columns_to_the_model(text_model: Path) -> None:
+    ranker: Any = Interpolated(CrossEncoder(str(text_model), start="bm25"), {"dense": 1}, 1)
     assert ranker.given == ["bm25", "dense"] and set(ranker.columns) == {"bm25:z100", "dense"}
     columns = {"bm25": [3, 1, None], "dense": [None, 1, 2]}
     alone = {one["corpus_id"]: one["score"] for one in ranker.model.rank("heat", ["a", "b", "c"], columns=columns)}
@@ -161,32 +152,19 @@ def test_mixed_passes_first_stage_columns_to_the_model(text_model: Path, tmp_pat
 
 
 BAD: dict[str, tuple[Callable[[Any], object], str]] = {
-    "no columns": (lambda t: write_ranker(None, {}, 0, t / "x"), "interpolation: all weights are 0"),
-    "infinite": (
-        lambda t: write_ranker(t / "best", {"bm25": 1}, float("nan"), t / "x"),
-        "text: .*not nan",
-    ),
-    "a text without model": (
-        lambda t: write_ranker(None, {"bm25": 1}, 1, t / "x"),
-        "text: .*there is none",
-    ),
-    "a fusion alone": (
-        lambda t: rerank.load(t / "fusion", interpolate=False),
-        "columns without a model",
-    ),
-    "texts": (lambda t: rerank.load(t / "fusion").predict([("a", "b")]), "expected lists, not .* or use rank"),
-    "no column": (
-        lambda t: rerank.load(t / "fusion").rank("a", ["b"]),
-        "the ranker interpolates with column bm25",
-    ),
+    "no columns": (lambda fusion: Interpolated(None, {}), "interpolation: all weights are 0"),
+    "not a number": (lambda fusion: Interpolated(None, {"bm25": float("nan")}), "bm25: .*not nan"),
+    "a text without model": (lambda fusion: Interpolated(None, {"bm25": 1}, 1), "text: .*there is none"),
+    "a fusion alone": (lambda fusion: rerank.load(fusion, interpolate=False), "columns without a model"),
+    "texts": (lambda fusion: rerank.load(fusion).predict([("a", "b")]), "expected lists, not .* or use rank"),
+    "no column": (lambda fusion: rerank.load(fusion).rank("a", ["b"]), "interpolates with column bm25"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_invalid_mixes_are_refused_in_one_line(case: str, text_model: Path, tmp_path: Path) -> None:
-    write_ranker(None, {"bm25": 1}, 0, tmp_path / "fusion")
+def test_invalid_interpolations_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
+    Interpolated(None, {"bm25": 1}).save(tmp_path)
     work, match = BAD[case]
     with pytest.raises(UserError, match=match) as refused:
         work(tmp_path)
     assert "\n" not in str(refused.value)
-    assert not (tmp_path / "x").exists()

@@ -12,7 +12,7 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.models.load import write_ranker
+from rerank.models.interpolated import Interpolated
 from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
@@ -55,7 +55,7 @@ def test_ranker_computes_missing_cosines(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     add_cosines(tmp_path / "lists", MODEL, "dense", precision="fp32")
     made = lists.store.entry("dense").made
-    write_ranker(None, {"bm25": 0.4, "dense": 0.6}, 0, tmp_path / "ranker", cosines={"dense": made})
+    Interpolated(None, {"bm25": 0.4, "dense": 0.6}, cosines={"dense": made}).save(tmp_path / "ranker")
     ranker = rerank.load(tmp_path / "ranker")
     assert ranker.given == ["bm25"]
     expected = ranker.predict(lists)
@@ -90,7 +90,7 @@ def test_ranker_computes_missing_cosines(tmp_path: Path) -> None:
 def test_ranker_raises_for_cosines_of_another_model(tmp_path: Path) -> None:
     lists = make_lists(tmp_path)
     made = {"dense": {"model": MODEL, "sha256": "0" * 64}}
-    write_ranker(None, {"dense": 1.0}, 0, tmp_path / "ranker", cosines=made)
+    Interpolated(None, {"dense": 1.0}, cosines=made).save(tmp_path / "ranker")
     with pytest.raises(UserError, match=r"column dense: .* is another model now"):
         rerank.load(tmp_path / "ranker").predict(lists)
     lists.store.add_column(

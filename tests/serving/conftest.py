@@ -6,7 +6,7 @@ import pytest
 
 import rerank
 from rerank.models.contract import add_to_contract
-from rerank.models.load import write_ranker
+from rerank.models.interpolated import Interpolated
 from tests.builders import INSTRUCTED, make_decoder, make_rankers
 
 
@@ -15,9 +15,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A ranker of texts of every kind."""
     place = tmp_path_factory.mktemp("rankers")
     found = make_rankers(place)
-    write_ranker(found["text"], {"bm25": 0.3, "dense": 0.2}, 0.5, place / "mixed")
-    write_ranker(None, {"bm25": 0.6, "dense": 0.4}, 0.0, place / "fusion")
-    write_ranker(found["text"], {}, 1.0, place / "calibrated")
+    text = rerank.load(found["text"])
+    Interpolated(text, {"bm25": 0.3, "dense": 0.2}, 0.5).save(place / "mixed")
+    Interpolated(None, {"bm25": 0.6, "dense": 0.4}).save(place / "fusion")
+    text.save(place / "calibrated")
     add_to_contract(place / "calibrated", {"calibration": {"a": 2.0, "b": -0.5, "grade": 1, "n": 99}})
     made = str(make_decoder(place / "qwen", prompt=INSTRUCTED))
     decoder = rerank.Decoder(made, instruction="Rank", query_length=16, document_length=32)

@@ -14,7 +14,8 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.contract import CALIBRATION, add_to_contract, read_contract
-from rerank.models.load import load_model, write_ranker
+from rerank.models.interpolated import Interpolated
+from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.in_sample import remember
 from tests.builders import contents, make_lists
@@ -44,8 +45,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def best(kind: str, tmp_path: Path, tiny_model: Path) -> Path:
     """The folder of a cross-encoder, or of an interpolated one."""
-    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "text")
-    write_ranker(tmp_path / "text", {"bm25": 0.5}, 0.5, tmp_path / "mixed")
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    model.save(tmp_path / "text")
+    Interpolated(model, {"bm25": 0.5}, 0.5).save(tmp_path / "mixed")
     return tmp_path / kind
 
 
@@ -82,7 +84,7 @@ class TestText:
 
     def test_interpolating_drops_the_calibration(self, best: Path, lists: Lists, tmp_path: Path) -> None:
         rerank.calibrate(best, lists)
-        write_ranker(best, {"bm25": 0.5}, 0.5, tmp_path / "again")
+        Interpolated(load_model(best, interpolate=False), {"bm25": 0.5}, 0.5).save(tmp_path / "again")
         assert CALIBRATION not in read_contract(tmp_path / "again")
 
     def test_unjudged_candidates_count_if_only_relevant_documents_are_judged(self, best: Path, lists: Lists) -> None:

@@ -14,7 +14,6 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.contract import add_to_contract
 from rerank.models.interpolated import Interpolated
-from rerank.models.load import write_ranker
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run
@@ -33,9 +32,10 @@ def place(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     draw = np.random.default_rng(0)
     dense = np.where(draw.random(lists.size) < 0.2, np.nan, draw.normal(size=lists.size).round(1))
     lists.store.add_column("dense", dense.astype(np.float32))
-    CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(place / "best")
-    write_ranker(place / "best", WEIGHTS, 0.5, place / "ranker")
-    write_ranker(None, WEIGHTS, 0, place / "fusion")
+    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
+    model.save(place / "best")
+    Interpolated(model, WEIGHTS, 0.5).save(place / "ranker")
+    Interpolated(None, WEIGHTS).save(place / "fusion")
     return place
 
 
@@ -110,7 +110,7 @@ def test_mix_fails_with_invalid_options_or_lists(place: Path, lists: Lists, tmp_
 def test_ranker_remembers_training_queries(place: Path, lists: Lists, tmp_path: Path) -> None:
     rerank.load(place / "best").save(tmp_path / "best")
     add_to_contract(tmp_path / "best", remember(lists.select([0])))
-    write_ranker(tmp_path / "best", WEIGHTS, 0.5, tmp_path / "ranker")
+    Interpolated(rerank.load(tmp_path / "best"), WEIGHTS, 0.5).save(tmp_path / "ranker")
     with pytest.raises(UserError, match="was trained on 1 of these 12 queries"):
         add_model(place / "lists", tmp_path / "ranker")
 
