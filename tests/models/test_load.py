@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
-import rerank
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
-from rerank.models.base import Model
-from rerank.models.contract import CONTRACT, read_contract
-from rerank.models.interpolated import Interpolated
+from rerank.models.contract import read_contract
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.mlp import MLP
-from rerank.models.vectors.trees import LightGBM
 from rerank.storage.files import write_json
 
 
@@ -38,23 +31,6 @@ class Doubled(Normaliser):
 def saved(tmp_path: Path, tiny_model: Path) -> Path:
     CrossEncoder(str(tiny_model), query_length=8, document_length=24).save(tmp_path / "model")
     return tmp_path / "model"
-
-
-@pytest.mark.parametrize("kind", ["text", "network", "trees", "mixed"])
-def test_save_takes_a_string(kind: str, saved: Path, lists: Lists, tmp_path: Path) -> None:
-    made: dict[str, Callable[[], Model]] = {
-        "text": lambda: load_model(saved),
-        "network": lambda: MLP(hidden=[4], columns=["bm25"]),
-        "trees": lambda: LightGBM(trees=2, columns=["bm25"], min_data_in_leaf=1),
-        "mixed": lambda: Interpolated(None, {"bm25": 1.0}),
-    }
-    model = made[kind]()
-    if kind in ("network", "trees"):
-        output = str(tmp_path / "run")
-        model = rerank.train(model, lists, rerank.ListNet(), validation=None, output=output, epochs=1).model
-    model.save(str(tmp_path / "new" / "folder"))
-    assert (tmp_path / "new" / "folder" / CONTRACT).is_file()
-    np.testing.assert_array_equal(load_model(tmp_path / "new" / "folder").predict(lists), model.predict(lists))
 
 
 def test_contract_says_the_short_name(saved: Path) -> None:

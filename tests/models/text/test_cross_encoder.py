@@ -59,8 +59,8 @@ def test_cls_head_is_linear_on_the_raw_cls_vector(tiny_model: Path) -> None:
 
 
 def test_save_keeps_scores(model: CrossEncoder, tmp_path: Path) -> None:
-    model.save(tmp_path)
-    again = CrossEncoder(str(tmp_path))
+    model.save(str(tmp_path / "new" / "best"))
+    again = CrossEncoder(str(tmp_path / "new" / "best"))
     assert again.contract() == model.contract()
     assert again.missing == []
     np.testing.assert_array_equal(again.predict(PAIRS), model.predict(PAIRS))
@@ -69,7 +69,7 @@ def test_save_keeps_scores(model: CrossEncoder, tmp_path: Path) -> None:
 
 
 def test_scores_do_not_depend_on_batch_mates_and_bf16_keeps_them_near(tiny_model: Path, lists: Lists) -> None:
-    """Nor on the order, nor the budget; the head is in float32."""
+    """Neither order nor budget matters; the head is in float32."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     exact = check_independent(model, lists, 1, 300)
     fast = score_lists(model, model.inputs(lists), lists, precision="bf16")

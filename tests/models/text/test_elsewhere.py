@@ -32,7 +32,7 @@ def pairs(words: int) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
 def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path, kind: str) -> None:
-    """With one tokenizer, which makes types: DistilBERT takes none, RoBERTa knows only type 0."""
+    """The tokenizer makes types for all; DistilBERT takes none, RoBERTa knows only type 0."""
     tokenizer = AutoTokenizer.from_pretrained(make_model(tmp_path))
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     sizes |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 128}

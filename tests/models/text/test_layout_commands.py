@@ -72,7 +72,7 @@ def test_serve_scores_as_sentence_transformers(
 
 
 def test_auto_measures_the_scores_of_predict(lists: Lists, folders: dict[str, Path], tmp_path: Path) -> None:
-    """Both compute in the precision that is fast on this machine."""
+    """``auto`` and ``predict`` compute in the precision that is fast on this machine."""
     names = [str(folder) for folder in folders.values()]
     found: Any = rerank.auto(lists, models=names, output=tmp_path / "auto", epochs=0, monitor="nDCG@10")
     shown = found.table.set_index("candidate")["validation"]

@@ -25,7 +25,7 @@ TEXTS = st.lists(st.lists(st.integers(1, 9), max_size=9), min_size=1, max_size=7
 def test_flat_pairs_are_padded_ones_without_padding(
     kind: str, device: str, queries: list[list[int]], documents: list[list[int]], data: st.DataObject
 ) -> None:
-    """Also where the texts lie in several chunks of an Arrow file, and where shapes need not be few."""
+    """Texts may lie in several chunks of an Arrow file."""
     template = PairTemplate(*SPECIAL, types=(0, 0, 0, 1, 1) if kind == "bert" else None, pad=1)
     sides = [[np.array(ids, dtype=np.int32) for ids in texts] for texts in (queries, documents)]
     listed = pa.list_(pa.int32())

@@ -1,13 +1,12 @@
-"""Model folders that would be scored wrongly without a word: refused with a reason."""
+"""Model folders that would be scored wrongly without a word are refused, and no code of theirs runs."""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -29,22 +28,27 @@ def folder(tiny_model: Path, tmp_path: Path) -> Path:
 
 
 def refused(folder: Path, match: str, **options: Any) -> None:
-    with pytest.raises(UserError, match=match):
+    with pytest.raises(UserError, match=match) as caught:
         CrossEncoder(str(folder), **options)
+    assert "\n" not in str(caught.value)
 
 
-def change_weights(folder: Path, rename: Callable[[str], str | None]) -> None:
-    """Give weights other names; None leaves one out."""
+def change(folder: Path, file: str, **values: Any) -> None:
+    """Write other values into a JSON file."""
+    path = folder / file
+    path.write_text(json.dumps(json.loads(path.read_bytes()) | values))
+
+
+def change_weights(folder: Path, without: str = " ", **more: torch.Tensor) -> None:
+    """Leave out the weights that have this in their names, and add others."""
     path = folder / "model.safetensors"
-    weights = {new: value for name, value in load_file(path).items() if (new := rename(name)) is not None}
-    save_file(weights, path, metadata={"format": "pt"})
+    weights = {name: value for name, value in load_file(path).items() if without not in name}
+    save_file(weights | more, path, metadata={"format": "pt"})
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
 def test_cross_encoder_refuses_decoders(folder: Path, head: str) -> None:
-    """A BERT that is made one, and GPT-2."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
+    change(folder, "config.json", is_decoder=True)
     for kind in ("bert", "gpt2"):
         refused(folder, f"{kind} is a decoder, whose tokens see only what is before them", head=head)
         config = GPT2Config(n_embd=8, n_layer=1, n_head=1, n_positions=64, **TINY)
@@ -52,7 +56,7 @@ def test_cross_encoder_refuses_decoders(folder: Path, head: str) -> None:
 
 
 def test_positions_of_roberta_begin_behind_the_padding(folder: Path) -> None:
-    """Its positions begin behind the padding's: 66 of them hold 64 tokens, and one more would be an IndexError."""
+    """66 positions hold 64 tokens, and one more would be an IndexError."""
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     RobertaModel(RobertaConfig(max_position_embeddings=66, type_vocab_size=1, **sizes, **TINY)).save_pretrained(folder)
     model = CrossEncoder(str(folder), query_length=8)
@@ -71,16 +75,35 @@ def test_tokenizer_without_a_template_for_pairs_is_refused(folder: Path) -> None
 
 
 @pytest.mark.parametrize("head", ["hf", "cls"])
-def test_fresh_weights_are_named(
-    folder: Path, tmp_path: Path, head: Literal["hf", "cls"], caplog: pytest.LogCaptureFixture
+def test_missing_heads_are_logged_and_missing_layers_refused(
+    folder: Path, tmp_path: Path, head: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    change_weights(folder, lambda name: None if "pooler" in name else name)
+    change_weights(folder, without="pooler")
     model = CrossEncoder(str(folder), head=head, query_length=8, document_length=24)
     with caplog.at_level(logging.INFO, "rerank"):
         model.prepare(make_lists(tmp_path / "some"), 42)
     assert ("classifier.weight" if head == "hf" else "scorer.2.linear.weight") in caplog.text
-    change_weights(folder, lambda name: None if name.endswith("embeddings.LayerNorm.weight") else name)
-    refused(folder, r"lacks 1 of the encoder's weights, such as .*embeddings\.LayerNorm\.weight", head=head)
+    change(folder, "config.json", num_hidden_layers=1)
+    refused(folder, "config.json is of a smaller model.*encoder.layer.1", head=head)
+    change(folder, "config.json", num_hidden_layers=3)
+    refused(folder, r"lacks 16 of the encoder's weights, such as .*encoder\.layer\.2", head=head)
+
+
+def test_constants_of_older_versions_are_ignored_and_other_weights_refused(folder: Path) -> None:
+    change_weights(folder, **{"embeddings.position_ids": torch.arange(8)[None]})
+    CrossEncoder(str(folder))
+    change_weights(folder, **{"encoder.layer.0.gate": torch.ones(1)})
+    refused(folder, "without a place for 1 of the weights, such as encoder.layer.0.gate")
+
+
+def test_load_does_not_run_code_beside_the_weights(folder: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    imports = "from pathlib import Path\nfrom transformers import BertConfig as Config, BertModel as Model\n"
+    (folder / "mine.py").write_text(f"{imports}Path({str(ran)!r}).touch()\n")
+    change(folder, "config.json", auto_map={"AutoConfig": "mine.Config", "AutoModel": "mine.Model"})
+    change(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["mine.Config", "mine.Config"]})
+    CrossEncoder(str(folder), query_length=8, document_length=16)
+    assert not ran.exists()
 
 
 def test_find_model_prefers_an_installed_package(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,9 +48,8 @@ def prepared(make: object, lists: Lists) -> FeatureNetwork:
 @pytest.mark.parametrize("make", NETWORKS)
 def test_save_preserves_scores(make: object, lists: Lists, tmp_path: Path) -> None:
     model = prepared(make, lists)
-    (tmp_path / "best").mkdir()
-    model.save(tmp_path / "best")
-    loaded = load_model(tmp_path / "best")
+    model.save(str(tmp_path / "new" / "best"))
+    loaded = load_model(tmp_path / "new" / "best")
     assert type(loaded) is type(model)
     assert loaded.contract() == model.contract() and repr(loaded.normalisers) == repr(model.normalisers)
     scores = score_lists(model, model.inputs(lists), lists)

@@ -49,17 +49,15 @@ def test_keep_and_save_preserve_scores(kind: type[Trees], own: bool, lists: List
     assert model.count == 4
     np.testing.assert_array_equal(model.predict(lists), at[3])
 
-    (tmp_path / "best").mkdir()
-    model.save(tmp_path / "best")
-    loaded = load_model(tmp_path / "best")
+    model.save(str(tmp_path / "new" / "best"))
+    loaded = load_model(tmp_path / "new" / "best")
     assert type(loaded) is kind
     np.testing.assert_array_equal(loaded.predict(lists), at[3])
     assert loaded.contract() == model.contract()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_trees_depend_on_the_seed(kind: type[Trees], lists: Lists) -> None:
-    """And the number of LightGBM's threads does not."""
+def test_trees_depend_on_the_seed_but_not_on_threads(kind: type[Trees], lists: Lists) -> None:
     settings = {"feature_fraction": 0.5} if kind is LightGBM else {"params": {"colsample_bytree": 0.5}}
     threads = 2 if kind is LightGBM else 1
     same, other = (grown(kind(**settings), lists, seed=seed).predict(lists) for seed in (1, 2))
