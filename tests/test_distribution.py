@@ -1,10 +1,9 @@
-"""The wheel and the sdist have a name of our own and every file that the package needs."""
+"""The wheel has a name of our own and every file that the package needs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -15,7 +14,7 @@ from rerank import __version__
 from tests.conftest import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BUILD = "import sys; from hatchling import build; build.build_wheel(sys.argv[1]); build.build_sdist(sys.argv[1])"
+BUILD = "import sys; from hatchling import build; build.build_wheel(sys.argv[1])"
 
 
 @pytest.fixture(scope="module")
@@ -46,18 +45,3 @@ def test_wheel_has_every_file_of_the_package_and_the_command(built: Path) -> Non
     assert {f"rerank/{name}" for name in data} <= names
     (entry,) = (name for name in names if name.endswith("entry_points.txt"))
     assert "rerank = rerank.commands.cli:main" in zipfile.ZipFile(wheel).read(entry).decode()
-
-
-def test_sdist_has_the_files_that_a_build_needs(built: Path) -> None:
-    (archive,) = built.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        names = {name.partition("/")[2] for name in opened.getnames()}
-    needed = {
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        "constraints.txt",
-        "rerank/commands/cli.py",
-        "tests/conftest.py",
-    }
-    assert needed <= names

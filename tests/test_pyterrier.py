@@ -70,13 +70,6 @@ def test_ties_keep_the_incoming_order(model: CrossEncoder) -> None:
     pd.testing.assert_index_equal(frame.columns, pd.Index(["qid", "query", "docno", "text", "rank"]))
 
 
-def test_inspection_names_input_and_output_columns(model: CrossEncoder) -> None:
-    inputs = pt.inspect.transformer_inputs(reranker(model))
-    assert {"qid", "docno", "query", "text"} in [set(columns) for columns in inputs]
-    columns = pt.inspect.transformer_outputs(reranker(model), ["qid", "query", "docno", "body", "text", "url"])
-    assert set(columns) == {"qid", "query", "docno", "body", "text", "url", "score", "rank"}
-
-
 def test_missing_columns_and_untrained_models_are_refused(model: CrossEncoder, tiny_model: Path) -> None:
     frame = pd.DataFrame({"qid": ["1"], "query": ["heat"], "docno": ["d"], "body": ["a wing"]})
     with pytest.raises(pt.validate.InputValidationError, match="text"):

@@ -19,7 +19,6 @@ import yaml
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
 from rerank.evaluation.measures import evaluate
-from rerank.experiments.engines import environments
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
@@ -237,14 +236,3 @@ def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[st
     ):
         assert main(["experiment", config, "--dry-run", *words]) == 2
         assert message in capsys.readouterr().err
-
-
-def test_threads_and_devices_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert [env["OMP_NUM_THREADS"] for env in environments(1, 8, [])] == ["3"], "as the user said"
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert [env["OMP_NUM_THREADS"] for env in environments(None, 4, [])] == ["1"] * 4
-    assert [env["OMP_NUM_THREADS"] for env in environments(3, 8, [])] == ["2"] * 3
-    assert [env["CUDA_VISIBLE_DEVICES"] for env in environments(None, 8, ["0", "5"])] == ["0", "5"]
-    assert [env["CUDA_VISIBLE_DEVICES"] for env in environments(3, 2, ["0", "5"])] == ["0", "5", "0"]
-    assert all("CUDA_VISIBLE_DEVICES" not in env for env in environments(2, 2, []))

@@ -41,13 +41,6 @@ def test_layers_compute_no_padding_and_the_last_one_only_cls() -> None:
         assert count == (4 if only_cls or ".layer." not in name else 17), name
 
 
-def test_flat_network_still_reads_padded_batches() -> None:
-    network, batch = network_of("roberta"), padded([3, 5])
-    hidden = network.roberta(**batch, output_hidden_states=True)
-    assert hidden.last_hidden_state.shape == (2, 5, 16)
-    assert len(hidden.hidden_states) == 3
-
-
 def test_other_architectures_stay_unchanged() -> None:
     assert not reads_flat(network_of("mpnet"))
     assert not reads_flat(torch.nn.Linear(1, 1))

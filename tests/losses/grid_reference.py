@@ -1,4 +1,4 @@
-"""The grid as its definitions read: relaxations and measures on one list, in plain autograd."""
+"""Plain definitions of relaxations and measures on one list, for autograd."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def twin_sigmoid(gradient: int = 3, given: float | None = 1.0) -> SoftRank:
 
 
 def one_minus(spec: Spec, indicators: Indicators | None = None, soft: SoftRank | None = None, **settings: Any) -> Plain:
-    """The loss of a cell of the grid."""
+    """Return the loss of a measure with a relaxation."""
 
     def loss(s: Tensor, y: Tensor) -> Tensor:
         if indicators is not None:

@@ -25,25 +25,23 @@ class Case:
     Attributes:
         name: the id of the test.
         make: the loss, from keywords of its constructor.
-        plain: its definition for one list; autograd of it is the gradient that the loss states. None where random
-            noise belongs to the places of a list, so that the order of documents matters too.
-        smooth: whether that gradient is the derivative of the value, so that finite differences agree.
+        plain: its definition for one list; autograd of it is the gradient that the loss states. None if random noise
+            belongs to the places of a list, so that the order of documents matters, too.
         shift: whether a constant added to all scores of a list changes nothing.
-        distinct: of what the lists are drawn without ties, because ties are broken at random.
-        atol: how far two ways to compute it in float64 may differ.
+        distinct: the values that are drawn without ties, because ties are broken at random.
+        atol: largest difference between two ways to compute it in float64.
     """
 
     name: str
     make: Callable[..., Loss]
     plain: Plain | None
-    smooth: bool = True
     shift: bool = True
     distinct: Literal["scores", "labels and scores"] = "scores"
     atol: float = 1e-9
 
 
 def ranked_lists(case: Case, most: int = 3, longest: int = 6) -> st.SearchStrategy[list[list[Doc]]]:
-    """A few lists of unlike length. Scores are distinct, and irregular so that they sit on no kink of a loss."""
+    """Draw a few lists of unlike length, whose distinct, irregular scores lie on no kink of a loss."""
 
     @st.composite
     def one(draw: Any) -> list[Doc]:
@@ -61,7 +59,7 @@ def ranked_lists(case: Case, most: int = 3, longest: int = 6) -> st.SearchStrate
 
 
 def batch(lists: list[list[Doc]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Scores (a leaf), labels, mask and seeds; padded at the end with zeros to the longest list."""
+    """Return scores (a leaf), labels, mask and seeds, padded at the end with zeros to the longest list."""
     documents = pad_sequence([torch.tensor(docs, dtype=torch.float64) for docs in lists], batch_first=True)
     mask = torch.arange(documents.shape[1]) < torch.tensor([[len(docs)] for docs in lists])
     scores, labels = documents[:, :, 0].clone(), documents[:, :, 1].clone()

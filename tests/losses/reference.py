@@ -1,4 +1,4 @@
-"""The surrogates as their definitions read: one list, loops, plain autograd. Slow, and independent of the library."""
+"""Plain definitions of the surrogates on one list, with loops and autograd; independent of the library."""
 
 from __future__ import annotations
 

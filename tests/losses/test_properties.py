@@ -36,7 +36,7 @@ quick = settings(max_examples=6, deadline=None, suppress_health_check=[HealthChe
 
 
 def value_and_gradient(loss: Loss, scores: Tensor, *rest: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    """The loss and the gradient of its sum."""
+    """Return the loss and the gradient of its sum."""
     value = loss(scores, *rest, **named)
     (gradient,) = torch.autograd.grad(value.sum(), scores)
     return value.detach(), gradient
@@ -50,7 +50,7 @@ def close(actual: Tensor, expected: Tensor, atol: float) -> None:
 @quick
 @given(data=st.data())
 def test_loss_ignores_padding(case: Case, data: st.DataObject) -> None:
-    """Neither place nor content nor number of pads changes value or gradient."""
+    """Place, content and number of pads change neither value nor gradient."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
@@ -78,7 +78,7 @@ def test_loss_ignores_padding(case: Case, data: st.DataObject) -> None:
 @quick
 @given(data=st.data())
 def test_batch_loss_combines_single_lists(case: Case, data: st.DataObject) -> None:
-    """A batch is its lists one by one: their mean (sum, each) over those that can teach, weighted."""
+    """A batch has the weighted mean (or sum, or list) of its single lists, over those that can teach."""
     lists = data.draw(ranked_lists(case))
     scores, labels, mask, seeds = batch(lists)
     weights = torch.arange(len(lists)) / 3 + 0.5
@@ -104,7 +104,7 @@ def test_batch_loss_combines_single_lists(case: Case, data: st.DataObject) -> No
 @quick
 @given(data=st.data())
 def test_loss_ignores_order_and_shift(case: Case, data: st.DataObject) -> None:
-    """Documents in another order: the same value, the gradient in that order. Shifted scores: no change."""
+    """Another order of the documents permutes the gradient; shifted scores change nothing."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
@@ -130,7 +130,7 @@ def test_loss_ignores_order_and_shift(case: Case, data: st.DataObject) -> None:
 @quick
 @given(data=st.data())
 def test_value_and_gradient_equal_the_definition(case: Case, data: st.DataObject) -> None:
-    """Value and gradient are those of the plain definition (where a gradient is stated, of that)."""
+    """Value and gradient equal those of the plain definition, or the gradient that the paper states."""
     lists, loss = data.draw(ranked_lists(case)), case.make(reduction="none")
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
@@ -145,17 +145,8 @@ def test_value_and_gradient_equal_the_definition(case: Case, data: st.DataObject
         close(gradient[row, : len(docs)], slope, case.atol)
 
 
-@those(lambda case: case.smooth)
-@quick
-@given(data=st.data())
-def test_gradient_is_the_derivative(case: Case, data: st.DataObject) -> None:
-    scores, labels, mask, seeds = batch(data.draw(ranked_lists(case, most=2, longest=4)))
-    loss = case.make(reduction="mean")
-    assert torch.autograd.gradcheck(lambda s: loss(s, labels, mask, seeds=seeds), scores, atol=1e-4, rtol=1e-4)
-
-
 def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
-    """Scores, labels and mask that break careless arithmetic."""
+    """Return scores, labels and masks that break careless arithmetic."""
     wide = torch.tensor([[1e4, -1e4, 0.0, 3.0, -2.0, 1e4], [-1e4, -1e4, -1e4, -1e4, -1e4, 1e4]])
     grades = torch.tensor([[0.0, 2.0, 1.0, 0.0, 0.0, 0.0], [4.0, 0.0, 1.0, 0.0, 3.0, 0.0]])
     usual = torch.linspace(-2, 3, 12).reshape(2, 6)
@@ -197,7 +188,7 @@ def extremes() -> dict[str, tuple[Tensor, Tensor, Tensor | None]]:
 
 @every_loss
 def test_loss_is_finite_at_extremes(case: Case) -> None:
-    """Finite value and gradient, on the graph, of the dtype of the scores."""
+    """Value and gradient are finite and have the dtype of the scores."""
     for name, (scores, labels, mask) in extremes().items():
         for dtype, reduction in ((torch.float32, "none"), (torch.float32, "mean"), (torch.float64, "none")):
             leaf = scores.to(dtype).clone(memory_format=torch.preserve_format).requires_grad_()
@@ -232,7 +223,7 @@ def test_half_precision_equals_float32(case: Case, dtype: torch.dtype) -> None:
 
 @every_loss
 def test_loss_never_synchronises(case: Case) -> None:
-    """On a device the host never waits: on tensors without values, asking for one (`item`, `nonzero`) raises."""
+    """The host never waits for a device: on tensors without values, `item` or `nonzero` would raise."""
     if "FastSoftSort" in case.name or "WassRank" in case.name:
         pytest.skip("projects scores on the CPU, or counts grades")
     scores = torch.empty(3, 8, device="meta", requires_grad=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from rerank import losses
-from rerank.losses import DirectMetric, Loss, load_all
+from rerank.losses import DirectMetric
 from rerank.relaxations import Approx, FastSoftSort, NeuralSort, OptimalTransport, SmoothI, SoftSort, TwinSigmoid
 from rerank.settings.described import described
-from rerank.settings.parser import make_parser, parse
 
 EXP = "nDCG(dcg='exp-log2')"
 MEANT = {
@@ -50,21 +47,3 @@ def test_shorthand_is_the_direct_metric_of_its_paper(name: str, meant: DirectMet
     assert described(loss.relaxation) == described(meant.relaxation)
     settings = described(loss)["init_args"]
     assert settings == {"measure": str(meant.measure), "reduction": "mean", **meant.relaxation.arguments()}
-
-
-def test_configurations_make_the_same_losses_as_python(tmp_path: Path) -> None:
-    parser = make_parser("train", load_all)
-    parser.add_argument("--config", action="config")
-    parser.add_argument("--loss", type=Loss | None)
-    file = tmp_path / "train.yaml"
-    file.write_text("loss: {class_path: SmoothINDCG, init_args: {delta: 0.2}}\n")
-
-    def read(*words: str) -> object:
-        return described(
-            parser.instantiate(parse(parser, ["--config", str(file), *words], {"loss": [*load_all()]})).loss
-        )
-
-    assert read() == described(losses.SmoothINDCG(delta=0.2))
-    given = read("--loss.alpha=10", "--loss.measure", "AP", "--loss.stop_gradient=false")
-    assert given == described(losses.SmoothINDCG(alpha=10.0, delta=0.2, measure="AP", stop_gradient=False))
-    assert read("--loss", "TwinSigmoidAP", "--loss.gradient=1") == described(losses.TwinSigmoidAP(gradient=1))

@@ -56,13 +56,6 @@ def test_pool_is_the_union_of_runs_above_the_depth(
     assert (empty, nothing.shape) == ([], (0, len(runs) + 1))
 
 
-def test_pool_of_one_run_is_the_run() -> None:
-    pool = Pool({"bm25": {"q": [Scored("b", 2.0), Scored("a", 2.0)]}})
-    documents, scores = pool.candidates("q", 5)
-    assert (pool.columns, pool.ordered_by, documents, scores.tolist()) == (("bm25",), "bm25", ["b", "a"], [[2], [2]])
-    assert pool.candidates("none", 5)[1].shape == (0, 1)
-
-
 @given(st.lists(RUN, min_size=1, max_size=4), st.lists(st.integers(0, 4), min_size=4, max_size=4))
 def test_fuse_equals_weighted_sums_of_z_scores(rankings: list[list[Scored]], weights: list[int]) -> None:
     runs, expected = [{"q": ranking} for ranking in rankings], {}
