@@ -38,9 +38,8 @@ class ExperimentPlan:
         if not self.cells.is_dir() and any(not file.name.startswith(".") for file in files):
             raise UserError(f"output: {self.output} exists and is not an experiment's folder; name another one")
         check_config(config, [field.name for field in fields(TrainConfig)])
-        self.folds = folds_of(config)
         self.inputs = Inputs()
-        self.groups = [Group(*of) for of in itertools.product(config.methods, self.folds, config.seeds)]
+        self.groups = [Group(*of) for of in itertools.product(config.methods, folds_of(config), config.seeds)]
 
     def cell(self, group: Group, point: Point) -> Cell:
         """Merge the settings of a cell."""

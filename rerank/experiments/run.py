@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from concurrent.futures import Future, as_completed, wait
-from dataclasses import dataclass, field
 from typing import NoReturn
 
 from rerank.evaluation.measures import Evaluator, PerQuery
@@ -24,7 +23,6 @@ GRACE = 25.0
 """Seconds that cells have to write their checkpoints when the experiment is stopped."""
 
 
-@dataclass
 class Experiment:
     """Runs a plan: a finished cell is not trained again, and test lists are ranked by the chosen cells only.
 
@@ -32,17 +30,13 @@ class Experiment:
         plan: the plan.
         share: the number of this process, from 0, and the count of processes that share the cells; None does all.
         outcomes: outcomes by group, in the order of the plan; groups that failed are missing.
-        trained: all cells that were trained.
         failures: cells that failed.
     """
 
-    plan: ExperimentPlan
-    share: tuple[int, int] | None = None
-    outcomes: dict[Group, Outcome] = field(default_factory=dict)
-    trained: list[Cell] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, plan: ExperimentPlan, share: tuple[int, int] | None = None) -> None:
+        self.plan, self.share = plan, share
+        self.outcomes: dict[Group, Outcome] = {}
+        self.failures: list[Failure] = []
         self._evaluators: dict[int, Evaluator] = {}
         self._every: list[Cell] = []
         self._done = 0
@@ -57,13 +51,12 @@ class Experiment:
         self._done = len(self._every) - len(unfinished)
         with self._workers() as workers:
             self._work(workers, unfinished, train=True)
-            self.trained = [cell for cell in self._every if cell.results() is not None]
             chosen = {group: cell for group, some in cells.items() if (cell := self._best(some)) is not None}
             unranked = [cell for cell in chosen.values() if not (cell.folder / TEST_RUN).is_file()]
             self._work(workers, unranked, train=False)
         for group, cell in chosen.items():
             if (cell.folder / TEST_RUN).is_file():
-                tried = sum(cell in self.trained for cell in cells[group])
+                tried = sum(other.results() is not None for other in cells[group])
                 self.outcomes[group] = self._outcome(cell, tried)
         self.failures.sort(key=lambda failure: self.plan.groups.index(failure.cell.group))
 
@@ -110,14 +103,13 @@ class Experiment:
 
     def _best(self, cells: Sequence[Cell]) -> Cell | None:
         """Choose the cell with the best monitor on validation, the first of equal ones."""
-        values = {cell.folder: _validation(cell) for cell in cells if cell in self.trained}
-        best = None
+        measured = []
         for cell in cells:
-            if (value := values.get(cell.folder)) is None and cell in self.trained and len(cells) > 1:
+            if cell.results() is not None and _validation(cell) is None and len(cells) > 1:
                 self._fail(cell, f"no validation {cell.monitor} to choose by; the data must give validation lists")
-            elif cell in self.trained and (best is None or (value or 0.0) > (values[best.folder] or 0.0)):
-                best = cell
-        return best
+            elif cell.results() is not None:
+                measured.append(cell)
+        return max(measured, key=lambda cell: _validation(cell) or 0.0, default=None)
 
     def _outcome(self, cell: Cell, tried: int) -> Outcome:
         results = cell.results()
