@@ -9,7 +9,7 @@ import numpy as np
 from ir_measures import Measure
 
 from rerank.evaluation.measures import Evaluator, Qrels
-from rerank.retrieval.fuse import Aligned
+from rerank.retrieval.fuse import align, weighted_sum
 from rerank.retrieval.runs import Run
 
 Mean = Callable[[tuple[float, ...]], float]
@@ -75,10 +75,10 @@ def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> Mean:
     """Return the mean of a measure as a cached function of the weights."""
     evaluator = Evaluator(qrels, measure)
     judged = [{query: documents for query, documents in run.items() if query in qrels} for run in runs]
-    aligned = Aligned.of(judged)
+    aligned = align(judged)
 
     @functools.cache
     def mean(weights: tuple[float, ...]) -> float:
-        return evaluator(aligned.sum(weights)).mean[str(evaluator.measures[0])]
+        return evaluator(weighted_sum(aligned, weights)).mean[str(evaluator.measures[0])]
 
     return mean

@@ -115,43 +115,42 @@ def z_of_candidates(numbers: Array) -> Array:
     return (np.where(np.isnan(values), known.min(), values) - known.mean()) / known.std()
 
 
-@dataclass(frozen=True)
-class Aligned:
-    """Runs side by side, z-normalised, to be summed with any weights."""
+Aligned = dict[str, tuple[list[str], list[Array]]]
+"""Query id -> the union of the runs' documents, and ``[runs, documents]`` their z."""
 
-    queries: Mapping[str, tuple[list[str], list[Array]]]
-    """Query id -> the union of the runs' documents, and ``[runs, documents]`` their z."""
 
-    @classmethod
-    def of(cls, runs: Sequence[Run]) -> Aligned:
-        """Align runs, each z-normalised over its own documents.
+def align(runs: Sequence[Run]) -> Aligned:
+    """Align runs, each z-normalised over its own documents, to sum them with any weights.
 
-        A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0. Ties of
-        the sums stay in the order of the first run, then of what the second adds, and so on.
-        """
-        queries = {}
-        for query in dict.fromkeys(query for run in runs for query in run):
-            scores = [dict(run.get(query, ())) for run in runs]
-            documents = list(dict.fromkeys(id for known in scores for id in known))
-            numbers = [np.array([known.get(document, math.nan) for document in documents]) for known in scores]
-            queries[query] = documents, [z_of_candidates(values) for values in numbers]
-        return cls(queries)
+    A document that a run lacks gets the run's lowest z; of a query that a run lacks, all documents get 0.
+    """
+    queries = {}
+    for query in dict.fromkeys(query for run in runs for query in run):
+        scores = [dict(run.get(query, ())) for run in runs]
+        documents = list(dict.fromkeys(id for known in scores for id in known))
+        numbers = [np.array([known.get(document, math.nan) for document in documents]) for known in scores]
+        queries[query] = documents, [z_of_candidates(values) for values in numbers]
+    return queries
 
-    def sum(self, weights: Sequence[float], divisor: float = 1) -> dict[str, list[Scored]]:
-        """Rank each query's documents by the weighted sum of their z, over a divisor."""
-        fused = {}
-        for query, (documents, zs) in self.queries.items():
-            total = sum((weight * z for weight, z in zip(weights, zs, strict=True)), start=np.zeros(len(documents)))
-            scores = total / divisor
-            order = np.argsort(-scores.astype(np.float32), kind="stable").tolist()
-            fused[query] = [Scored(documents[i], float(scores[i])) for i in order]
-        return fused
+
+def weighted_sum(aligned: Aligned, weights: Sequence[float], divisor: float = 1) -> dict[str, list[Scored]]:
+    """Rank each query's documents by the weighted sum of their z, over a divisor.
+
+    Ties stay in the order of the first run, then of what the second adds, and so on.
+    """
+    fused = {}
+    for query, (documents, zs) in aligned.items():
+        total = sum((weight * z for weight, z in zip(weights, zs, strict=True)), start=np.zeros(len(documents)))
+        scores = total / divisor
+        order = np.argsort(-scores.astype(np.float32), kind="stable").tolist()
+        fused[query] = [Scored(documents[i], float(scores[i])) for i in order]
+    return fused
 
 
 def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[str, list[Scored]]:
     r"""Per query :math:`\sum_r w_r \, z(s_r)` over the union of the runs' documents.
 
-    Each run is z-normalised over its own documents; see :meth:`Aligned.of` for what it lacks.
+    Each run is z-normalised over its own documents; see :func:`align` for what it lacks.
 
     >>> first, second = {"q": [Scored("a", 3.0), Scored("b", 1.0)]}, {"q": [Scored("b", 9.0), Scored("a", 7.0)]}
     >>> fuse([first, second], [0.75, 0.25])["q"]  # z is 1 and -1 in both
@@ -161,5 +160,5 @@ def fuse(runs: Sequence[Run], weights: Sequence[float] | None = None) -> dict[st
         runs: rankings; ties keep the order of the first.
         weights: of the runs; None takes the mean, :math:`1/R` each.
     """
-    aligned = Aligned.of(runs)
-    return aligned.sum([1.0] * len(runs), len(runs)) if weights is None else aligned.sum(weights)
+    aligned = align(runs)
+    return weighted_sum(aligned, [1.0] * len(runs), len(runs)) if weights is None else weighted_sum(aligned, weights)
