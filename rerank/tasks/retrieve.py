@@ -145,7 +145,7 @@ def retrieve(
             searched = {"run": run, "search": search, "dense": dense, "add_relevant": add_relevant}
             if useless := next((option for option, value in searched.items() if value), None):
                 raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
-            texts = None if queries is None else {query.id: query.text for query in _asked(queries, None, query_fields)}
+            texts = None if queries is None else {query.id: query.text for query in _asked(queries, query_fields)}
             found = _of_records(records, judgments, columns, order, texts, depth)
             return found if output is None else found.save(folder, overwrite)
         if columns:
@@ -156,7 +156,7 @@ def retrieve(
             source, queries = OwnQueries(source), None
         if not (forms or dense):
             search = search or Search()
-        wanted = _asked(queries, source, query_fields)
+        wanted = _asked(source if queries is None else queries, query_fields)
         names = [ORDER] * bool(search) + [DENSE] * bool(dense) + list(forms)
         Pool({name: {} for name in names}, order)  # a wrong order is refused before the work
         runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
@@ -225,7 +225,7 @@ def _named(run: Any) -> Mapping[str, Any]:
     return named_files([str(run)] if isinstance(run, str | Path) else list(map(str, run or [])))
 
 
-def _asked(queries: Any, source: Collection | None, fields: list[str] | None) -> list[Query]:
+def _asked(queries: Any, fields: list[str] | None) -> list[Query]:
     from rerank.collections import Query, read_queries
     from rerank.collections.base import checked_id, checked_text
 
@@ -233,4 +233,4 @@ def _asked(queries: Any, source: Collection | None, fields: list[str] | None) ->
         return [
             Query(checked_id(id, "queries"), checked_text(text, f"queries: {id!r}")) for id, text in queries.items()
         ]
-    return list(read_queries(queries or source, fields))  # type: ignore[arg-type]
+    return list(read_queries(queries, fields))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import psutil
 import torch
@@ -101,7 +101,7 @@ def chosen_precision(configured: Precision, bf16: bool = True) -> tuple[Precisio
             f"precision: {configured} contradicts accelerate launch --mixed_precision {switch}; give one of them"
         )
     device = torch.device("cpu" if on_cpu() else torch.accelerator.current_accelerator() or "cpu")
-    chosen, why = resolve(configured if switch == "no" else switch, device, bf16)  # type: ignore[arg-type]
+    chosen, why = resolve(configured if switch == "no" else cast("Precision", switch), device, bf16)
     source = "precision" if switch == "no" else "accelerate launch --mixed_precision"
     if chosen == "fp16" and device.type == "cpu":
         raise UserError(f"{source}: fp16 needs a GPU, and there is none; use bf16 or fp32")
