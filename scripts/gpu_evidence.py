@@ -38,11 +38,21 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]
 
 from common import best_of
-from models import SHAPES, WORDS, need_no_arrow, operations, product_rate, random_model, ready_lists, tiny, whole
+from models import (
+    SHAPES,
+    WORDS,
+    need_no_arrow,
+    operations,
+    product_rate,
+    random_model,
+    ready_lists,
+    tiny,
+    tokens_of,
+    whole,
+)
 
 need_no_arrow()
 
-from rerank.lists.tokens import Tokens
 from rerank.losses import ListNet, Loss, load_all
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import (
@@ -119,7 +129,7 @@ class Here(NamedTuple):
         lengths = np.clip(rng.normal(mean, mean / 6, lists.size), 4, most).astype(int)
         asked = [rng.integers(4, 4 + len(WORDS), 12) for _ in range(queries)]
         texts = [rng.integers(4, 4 + len(WORDS), length) for length in lengths]
-        return lists, model.token_inputs(Tokens.of(asked, texts), lists.store.query, lists.store.document)
+        return lists, model.token_inputs(tokens_of(asked, texts), lists.store.query, lists.store.document)
 
 
 class Work(NamedTuple):

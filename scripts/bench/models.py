@@ -69,12 +69,10 @@ def need_no_arrow() -> None:
     if find_spec("pyarrow") is None:
         for name in ("pyarrow", "pyarrow.compute", "pyarrow.csv", "pyarrow.json"):
             sys.modules[name] = MagicMock(__spec__=ModuleSpec(name, None), __path__=[], __version__="0")
-        from rerank.lists.tokens import Tokens
-
-        Tokens.of = _tokens  # type: ignore[method-assign]
 
 
-def _tokens(queries: list[np.ndarray], documents: list[np.ndarray]) -> Tokens:
+def tokens_of(queries: list[np.ndarray], documents: list[np.ndarray]) -> Tokens:
+    """Return token ids as rerank reads them, without writing them with PyArrow."""
     from rerank.lists.tokens import Tokens
     from rerank.storage.arrow import Ragged
 
