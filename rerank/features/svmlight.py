@@ -88,7 +88,7 @@ def read_features(path: Path, numbers: tuple[int, int] | None = None) -> Lists:
     tables = {"queries": pa.table({"query_id": queries}), "documents": pa.table({"doc_id": distinct})}
     lengths, documents = np.bincount(codes), documents[order]
     return Lists.of(
-        memory_store(str(path), lengths, {FEATURES: column}, tables, documents, labels[order], judgments="grades")
+        memory_store(str(path), tables, lengths, documents, labels[order], {FEATURES: column}, by_grades=True)
     )
 
 

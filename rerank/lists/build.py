@@ -15,11 +15,11 @@ from rerank.errors import UserError
 from rerank.lists.judged import check_known
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
-from rerank.lists.writer import StoreWriter, new_lists, write_qrels
+from rerank.lists.writer import StoreWriter, new_lists
 from rerank.progress import log, tqdm
 from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
-from rerank.retrieval.runs import Run, write_run
+from rerank.retrieval.runs import Run
 from rerank.storage.arrow import Array, batched, write_arrow
 
 BATCH = 4096
@@ -110,17 +110,14 @@ def build_lists(
                 found = [_candidates(pool, query, depth, relevant, rows) for query in some]
                 _write(writer, pool.columns, some, found, qrels, rows, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
-            write_run(temporary / "run.trec", ranking, tag=pool.ordered_by)
-            known_qrels = {query.id: qrels[query.id] for query in queries if qrels.get(query.id)}
-            if known_qrels:
-                write_qrels(temporary / "qrels.trec", known_qrels)
             writer.finish(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
                 retriever={"depth": depth} | dict(retriever or {}),
-                order=pool.ordered_by,
-                judgments="qrels.trec" if known_qrels else None,
                 counts=counts,
                 made={name: retriever or {} for name in pool.columns},
+                order=pool.ordered_by,
+                run=ranking,
+                qrels={query.id: qrels[query.id] for query in queries if qrels.get(query.id)},
             )
     for key, what in WARNINGS.items():
         if counts[key]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import Column
-from rerank.lists.store import IDS, Store, memory_store
+from rerank.lists.store import Store, memory_store
 from rerank.lists.view import Lists
 
 
@@ -54,10 +54,8 @@ def _joined(stores: Sequence[Store], qrels: Sequence[Qrels | None]) -> Store:
     """Join whole stores, and the judgments of the lists that are taken from them."""
     orders = {store.order for store in stores}
     by_grades = all(store.judged_by_grades for store in stores)
-    judged = None if by_grades or not any(given is not None for given in qrels) else dict[str, dict[str, int]]()
-    if judged is not None:
-        for given in qrels:
-            judged |= given or {}
+    given = [] if by_grades else [one for one in qrels if one is not None]
+    judged = {query: grades for one in given for query, grades in one.items()} if given else None
     columns = {}
     for name in set.intersection(*(set(store.column_names) for store in stores)):
         found = [store.entry(name) for store in stores]
@@ -65,16 +63,20 @@ def _joined(stores: Sequence[Store], qrels: Sequence[Qrels | None]) -> Store:
             raise UserError(f"column {name}: has other names in {stores[0]} than elsewhere; join like with like")
         columns[name] = Column(np.concatenate([column.values for column in found]), found[0].names, found[0].made)
     first_document = np.cumsum([0, *(store.documents.num_rows for store in stores)])
+    tables = {
+        name: pa.concat_tables([store.table(name) for store in stores], promote_options="default")
+        for name in ("queries", "documents")
+    }
     store = memory_store(
         " + ".join(map(str, stores)),
+        tables,
         np.concatenate([np.diff(store.ends, prepend=0) for store in stores]),
-        columns,
-        {name: pa.concat_tables([store.table(name) for store in stores], promote_options="default") for name in IDS},
         np.concatenate([store.document + start for store, start in zip(stores, first_document, strict=False)]),
         np.concatenate([store.grades for store in stores]),
+        columns,
         orders.pop() if len(orders) == 1 else None,
-        "grades" if by_grades else None if judged is None else "qrels.trec",
         judged,
+        by_grades,
         np.concatenate([store.added for store in stores]),
     )
     store.parts = stores

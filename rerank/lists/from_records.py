@@ -17,7 +17,7 @@ from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import RESERVED, Column, as_column, grouped
 from rerank.lists.judged import check_known
-from rerank.lists.store import Judgments, Store, memory_store
+from rerank.lists.store import Store, memory_store
 from rerank.progress import log
 from rerank.storage.arrow import Array
 
@@ -54,19 +54,19 @@ def store_of(records: Records, qrels: Qrels | None = None, order: str | None = N
     if records.without:
         more = {"query_id": list(records.without), "text": list(records.without.values())}
         tables["queries"] = pa.concat_tables([tables["queries"], pa.table(more)], promote_options="default")
-    grades = np.zeros(len(codes), np.int16)
-    judgments: Judgments | None = None
+    grades, by_grades = np.zeros(len(codes), np.int16), False
     if qrels is not None:
-        judgments, grades = "qrels.trec", _judged(records, qrels, given, tables)
+        grades = _judged(records, qrels, given, tables)
     elif given is not None:
-        judgments, grades = "grades", np.maximum(np.nan_to_num(given), 0).astype(np.int16)
-        if not (given >= 0).all() or records.without:  # unjudged or negative: only separate judgments can say so
-            judgments, qrels = "qrels.trec", {}
+        grades = np.maximum(np.nan_to_num(given), 0).astype(np.int16)
+        by_grades = bool((given >= 0).all()) and not records.without
+        if not by_grades:  # unjudged or negative: only separate judgments can say so
+            qrels = {}
             for i in np.flatnonzero(~np.isnan(given)):
                 qrels.setdefault(queries[codes[i]], {})[known[documents[i]]] = int(given[i])
     lengths = np.bincount(codes, minlength=len(queries) + len(records.without))
-    _warn(records.name, grades, judgments is not None, lengths)
-    return memory_store(records.name, lengths, columns, tables, documents, grades, ordered_by, judgments, qrels)
+    _warn(records.name, grades, by_grades or qrels is not None, lengths)
+    return memory_store(records.name, tables, lengths, documents, grades, columns, ordered_by, qrels, by_grades)
 
 
 def _warn(name: str, grades: Array, judged: bool, lengths: Array) -> None:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ from rerank.collections import Qrels, read_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
 from rerank.lists.scaled import z_scores
-from rerank.storage.arrow import Array, blocks, flat_batch, read_arrow
+from rerank.storage.arrow import Array, blocks, read_arrow
 from rerank.storage.files import atomic_file, cache_folder, read_json
 from rerank.storage.locks import exclusive_lock
 
@@ -47,11 +47,7 @@ QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
 CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
 ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
-IDS = {"queries": "query_id", "documents": "doc_id"}
 TABLES = ("queries", "documents", "candidates", "ends")
-
-Judgments = Literal["qrels.trec", "grades"]
-"""Place of the judgments: a file, or the candidates' grades; None if nothing is judged."""
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -291,36 +287,32 @@ class Store:
 
 def memory_store(
     name: str,
+    tables: Mapping[str, pa.Table],
     lengths: Array,
+    documents: Array,
+    grades: Array,
     columns: Mapping[str, Column],
-    tables: Mapping[str, pa.Table] | None = None,
-    documents: Array | None = None,
-    grades: Array | None = None,
     order: str | None = None,
-    judgments: Judgments | None = None,
     qrels: Qrels | None = None,
+    by_grades: bool = False,
     added: Array | None = None,
 ) -> Store:
-    """Make a store in memory; without tables of queries and documents, these are named by their numbers."""
-    count = int(lengths.sum())
-    if tables is None:
-        ids = {"query_id": [f"q{i + 1}" for i in range(len(lengths))], "doc_id": list(map(str, range(1, count + 1)))}
-        tables = {of: pa.table({id: pa.array(ids[id], pa.string())}) for of, id in IDS.items()}
+    """Make a store in memory: tables of queries and documents, and the candidates of lists of these lengths."""
     ends, added = np.cumsum(lengths), np.zeros(len(lengths)) if added is None else added
     rows = {
         "query": np.repeat(np.arange(len(lengths)), lengths),
-        "document": np.arange(count) if documents is None else documents,
-        "grade": np.zeros(count) if grades is None else grades,
-        "added": np.repeat(ends - added, lengths) <= np.arange(count),
+        "document": documents,
+        "grade": grades,
+        "added": np.repeat(ends - added, lengths) <= np.arange(len(documents)),
     }
     made = dict(tables)
     for table, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, {"end": ends, "added": added})):
         typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}
-        made[table] = pa.Table.from_batches([flat_batch(schema, typed)])
+        made[table] = pa.table(typed, schema=schema)
     manifest = {
         "collection": {"name": name, "fingerprint": ""},
         "retriever": {},
         "order": order,
-        "judgments": judgments,
+        "judgments": "grades" if by_grades else None if qrels is None else "qrels.trec",
     }
     return Store(manifest, tables=made, columns=columns, qrels=qrels)

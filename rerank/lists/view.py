@@ -18,8 +18,8 @@ from rerank.errors import UserError
 from rerank.html import ROWS, shown
 from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
-from rerank.lists.writer import StoreWriter, new_lists, write_qrels
-from rerank.retrieval.runs import RunTable, write_run
+from rerank.lists.writer import StoreWriter, new_lists
+from rerank.retrieval.runs import RunTable
 from rerank.storage.arrow import Array, blocks, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
@@ -134,7 +134,6 @@ class Lists:
         retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
         added = self.lengths - retrieved
         columns = {column: store.entry(column) for column in store.column_names}
-        judged = self.qrels if any((self.qrels or {}).values()) else None
         with new_lists(folder, replace) as temporary:
             for file, table, some in (("queries", store.queries, self.queries), ("documents", store.documents, chosen)):
                 texts = {name: taken(table.column(name), some).to_pylist() for name in table.column_names}
@@ -142,19 +141,17 @@ class Lists:
             with StoreWriter(temporary, {column: entry.names for column, entry in columns.items()}) as writer:
                 values = {column: entry.values[self.rows] for column, entry in columns.items()}
                 writer.add(self.lengths, added, numbers, self.grades, **values)
-                if judged is not None:
-                    write_qrels(temporary / "qrels.trec", judged)
-                if store.order is not None:  # of what was retrieved, not of what was added
-                    run = Lists(store, self.queries, self.starts, retrieved).run()
-                    write_run(temporary / "run.trec", run, store.order)
+                unadded = Lists(store, self.queries, self.starts, retrieved)
                 counts = {"queries": len(self), "documents": len(chosen), "pairs": self.size}
                 writer.finish(
                     collection=store.manifest["collection"],
                     retriever=store.manifest["retriever"],
-                    order=store.order,
-                    judgments="grades" if self.judged_by_grades else None if judged is None else "qrels.trec",
                     counts=counts | {"added_relevant": int(added.sum())},
                     made={column: entry.made for column, entry in columns.items()},
+                    order=store.order,
+                    run={} if store.order is None else unadded.run(),
+                    qrels={query: grades for query, grades in (self.qrels or {}).items() if grades},
+                    by_grades=self.judged_by_grades,
                 )
         saved = Lists.open(folder)
         return saved.with_added() if saved.store.added.any() else saved

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,8 @@ from rerank import __version__
 from rerank.collections import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
-from rerank.lists.store import (
-    CANDIDATES,
-    ENDS,
-    MANIFEST,
-    VERSION,
-    Judgments,
-    is_lists_folder,
-)
+from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, VERSION, is_lists_folder
+from rerank.retrieval.runs import Run, Scored, write_run
 from rerank.storage.arrow import Array, FlatFile
 from rerank.storage.files import atomic_folder, digest, write_json
 
@@ -71,33 +65,35 @@ class StoreWriter(ExitStack):
         *,
         collection: Mapping[str, Any],
         retriever: Mapping[str, Any],
-        order: str | None,
-        judgments: Judgments | None,
         counts: Mapping[str, int],
         made: Mapping[str, Mapping[str, Any]],
+        order: str | None,
+        run: Run | Iterable[tuple[str, Sequence[Scored]]],
+        qrels: Qrels | None,
+        by_grades: bool = False,
     ) -> None:
+        """Write everything; ``run`` is the ranking by column ``order``, ``by_grades`` says that all judgments are."""
         self._candidates.write(self.folder / "candidates.arrow")
         self._ends.write(self.folder / "ends.arrow")
         candidates = digest(*(self.folder / f"{name}.arrow" for name in ("queries", "documents", "candidates")))
         (self.folder / "columns").mkdir()
         for name, file in self._columns.items():
             write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made[name])
+        if order is not None:
+            write_run(self.folder / "run.trec", run, order)
+        if qrels:
+            with (self.folder / "qrels.trec").open("w", encoding="utf-8") as judged:
+                for query, grades in qrels.items():
+                    judged.writelines(f"{query} 0 {document} {grade}\n" for document, grade in grades.items())
         manifest = {
             "version": VERSION,
             "rerank": __version__,
             "collection": dict(collection),
             "retriever": dict(retriever),
             "order": order,
-            "judgments": judgments,
+            "judgments": "grades" if by_grades else "qrels.trec" if qrels else None,
             "counts": dict(counts),
             "columns": list(self.names),
             "candidates": candidates,
         }
         write_json(self.folder / MANIFEST, manifest)
-
-
-def write_qrels(path: Path, qrels: Qrels) -> None:
-    """Write judgments in TREC's format."""
-    with path.open("w", encoding="utf-8") as file:
-        for query, judged in qrels.items():
-            file.writelines(f"{query} 0 {doc} {grade}\n" for doc, grade in judged.items())

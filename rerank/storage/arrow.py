@@ -73,32 +73,17 @@ class FlatFile(ExitStack):
             self._files[name].write(np.ascontiguousarray(values, dtype=_number(self.schema.field(name).type)).data)
         self.rows += len(values)
 
-    def mapped(self, name: str) -> Array:
-        """Map the rows of a column so far, ``[rows]`` or ``[rows, C]``."""
-        kind = self.schema.field(name).type
-        self._files[name].flush()
-        shape = (self.rows, kind.list_size) if pa.types.is_fixed_size_list(kind) else (self.rows,)
-        if not self.rows:
-            return np.zeros(shape, _number(kind))
-        return np.memmap(self._files[name], dtype=_number(kind), mode="r", shape=shape)
-
     def write(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write the file as one record batch, with metadata in its schema."""
-        schema = self.schema.with_metadata(dict(metadata or {}))
-        batch = flat_batch(schema, {field.name: self.mapped(field.name) for field in schema})
+        schema, arrays = self.schema.with_metadata(dict(metadata or {})), []
+        for field in schema:
+            self._files[field.name].flush()
+            number = _number(field.type)
+            values = np.memmap(self._files[field.name], number, "r") if self.rows else np.zeros(0, number)
+            is_list = pa.types.is_fixed_size_list(field.type)
+            arrays.append(pa.FixedSizeListArray.from_arrays(values, type=field.type) if is_list else pa.array(values))
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(batch)
-
-
-def flat_batch(schema: pa.Schema, columns: Mapping[str, Array]) -> pa.RecordBatch:
-    """Wrap arrays as a record batch without a copy; ``[n, C]`` where the schema has fixed-size lists."""
-    arrays = []
-    for field in schema:
-        values = pa.array(np.ascontiguousarray(columns[field.name], _number(field.type)).reshape(-1))
-        if pa.types.is_fixed_size_list(field.type):
-            values = pa.FixedSizeListArray.from_arrays(values, type=field.type)
-        arrays.append(values)
-    return pa.record_batch(arrays, schema=schema)
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
 def _number(kind: pa.DataType) -> Any:
