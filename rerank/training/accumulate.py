@@ -27,18 +27,6 @@ from rerank.training.batches import ActiveTerm, ListSample, MicroBatchLoss, Targ
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-PROBE_TOKENS = 2048
-"""Tokens of the forward pass that is measured."""
-
-PROBE_LISTS = 256
-"""Lists among which the longest pairs are measured."""
-
-GRAPH_SHARE = 0.5
-"""Share of the free memory for graphs; the rest is for what forward and backward passes need in between."""
-
-BYTES_PER_PARAMETER = 12
-"""A gradient and two moments, in float32."""
-
 UNLIMITED = 1 << 62
 """Stands for any number of tokens."""
 
@@ -280,8 +268,9 @@ def tokens_that_fit(
     if free is None:
         return UNLIMITED, f"unknown on {device.type}"
     trained = sum(p.numel() for p in scorer.parameters() if p.requires_grad)
-    room = GRAPH_SHARE * max(0, free - BYTES_PER_PARAMETER * trained)
-    per_token = graph_bytes(scorer, inputs, lists.select(usable[:PROBE_LISTS]), precision)
+    # A gradient and two moments per parameter, in float32; half of the rest for what passes need besides their graphs.
+    room = 0.5 * max(0, free - 12 * trained)
+    per_token = graph_bytes(scorer, inputs, lists.select(usable[:256]), precision)
     tokens = 2 ** int(np.log2(max(1.0, room / per_token)))
     return tokens, f"{room / 1e9:.1f} GB, {per_token / 1e3:.1f} kB a token, enough for {tokens} tokens"
 
@@ -290,7 +279,7 @@ def graph_bytes(scorer: Scorer, inputs: Inputs, lists: Lists, precision: Precisi
     """Measure the bytes that a graph keeps per token, in a forward pass over the longest pairs of lists."""
     device = next(scorer.parameters()).device
     rows, starts = lists.row_numbers, lists.offsets[:-1]
-    chunk = inputs.chunks(rows, starts, PROBE_TOKENS)[0]
+    chunk = inputs.chunks(rows, starts, 2048)[0]
     batch = inputs.collate(rows[chunk], starts_of(list_numbers(len(rows), starts)[chunk]))
     with kept(scorer) as storages, autocast(precision, device):
         scorer.score({name: sent(value, device) for name, value in batch.items()})

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 WEIGHTS = "model.safetensors"
 """File of the model's weights in a checkpoint."""
 
-KEEP = 2
-"""Checkpoints kept: the newest, and one to fall back on."""
-
 
 @dataclass
 class State:
@@ -93,7 +90,7 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
-        for old in sorted(folder.parent.glob("step-*"))[:-KEEP]:
+        for old in sorted(folder.parent.glob("step-*"))[:-2]:  # the newest, and one to fall back on
             shutil.rmtree(old)
     accelerator.wait_for_everyone()
 

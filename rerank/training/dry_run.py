@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rerank.lists.data import Splits
-from rerank.lists.view import Lists
 from rerank.models.vectors.trees import Trees
 from rerank.progress import duration, log
 from rerank.training.batches import Batches
@@ -37,45 +36,37 @@ def dry_run(config: TrainConfig, output: str) -> str:
     check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
     splits = config.data.splits(config.seed)
     RunFolder(output, config, splits).check()
-    measured = {"validation": splits.validation, "test": splits.test if config.test else None}
-    for lists in (splits.train, *measured.values()):
-        if lists is not None:
-            config.model.check(lists)
+    validation, test = splits.validation, splits.test if config.test else None
+    for lists in filter(None, (splits.train, validation, test)):
+        config.model.check(lists)
+    found = f"training: {len(splits.train):,} lists of {splits.train.size:,} candidates"
     if isinstance(config.model, Trees):
-        return f"training: {_listed(splits.train)}; trees read all of them in every round, which is not timed"
-    some = splits.validation or measured["test"]
+        return f"{found}; trees read all of them in every round, which is not timed"
+    some = validation or test
     few = None if some is None else some.select(slice(0, 1 + int(np.searchsorted(some.offsets[1:], SCORED))))
     trial = replace(config, epochs=1, steps_per_epoch=3, patience=None, select_epoch_by=None, test=False, tracker=[])
     with TemporaryDirectory() as folder, _quiet():
         trainer = Trainer(RunFolder(Path(folder) / "run", trial, Splits(splits.train, few, None)))
         trainer.run()
         lines = [json.loads(line) for line in trainer.folder.metrics.read_text().splitlines()]
-    first, _, last, validation = lines
+    first, _, last, measured = lines
     size = trainer.batches.batch_size
     trained = 2 * size / (3 * size / last["lists/s"] - size / first["lists/s"])  # per second, after the first step
+    scored = few.size / measured["seconds"] if few is not None else math.inf
     run = Batches(splits.train, trainer.usable, config.sampler, config.batch_size, config.steps_per_epoch, config.seed)
-    steps, visits = config.epochs * run.steps_per_epoch, config.epochs * run.per_epoch
-    report = [f"training: {_listed(splits.train)}, {steps:,} steps over {config.epochs} epochs"]
-    candidates = 0
-    for name, lists in measured.items():
-        if lists is not None:
-            times = config.epochs + 1 if name == "validation" else 2 if splits.validation is not None else 1
-            report.append(f"{name}: {_listed(lists)}, scored {times} times")
-            candidates += times * lists.size
-    scored = few.size / validation["seconds"] if few is not None else math.inf
-    training, scoring = visits / trained, candidates / scored
+    # validation before the first step and after each epoch; test lists at the start, beside validation, and at the end
+    times = [(validation, config.epochs + 1), (test, 1 if validation is None else 2)]
+    candidates = sum(lists.size * count for lists, count in times if lists is not None)
+    training, scoring = config.epochs * run.per_epoch / trained, candidates / scored
     return "\n".join(
         [
-            *report,
+            f"{found}, {config.epochs * run.steps_per_epoch:,} steps over {config.epochs} epochs",
+            f"scoring: {candidates:,} candidates in all validations and tests",
             f"measured here: {trained:.3g} lists/s in training, {scored:.3g} documents/s in scoring",
             f"estimate: {duration(training)} of training, {duration(scoring)} of scoring, "
             f"{(training + scoring) / 3600:.2g} hours on this device",
         ]
     )
-
-
-def _listed(lists: Lists) -> str:
-    return f"{len(lists):,} lists of {lists.size:,} candidates"
 
 
 @contextmanager

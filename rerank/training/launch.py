@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from rerank.training.config import TrainConfig
 
-MIXED_PRECISION = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
-"""Accelerate's name of each precision."""
-
 
 def make_accelerator(precision: Precision, folder: Path | None = None, trackers: Sequence[str] = ()) -> Accelerator:
     """Join the processes that were launched together, for one training run.
@@ -42,7 +39,7 @@ def make_accelerator(precision: Precision, folder: Path | None = None, trackers:
             raise UserError(f"tracker: not all of {', '.join(trackers)} are installed")
         return Accelerator(
             cpu=on_cpu(),
-            mixed_precision=MIXED_PRECISION[precision],
+            mixed_precision="no" if precision == "fp32" else precision,
             log_with=list(trackers) or None,
             project_dir=None if folder is None else str(folder),
             step_scheduler_with_optimizer=False,

@@ -138,20 +138,13 @@ class Measurer:
     """Measures rankings of validation and test lists next to the first stage, and chooses the best epoch."""
 
     def __init__(self, config: TrainConfig, splits: Splits) -> None:
-        self.config = config
+        self.config, self.monitor = config, str(parse_measure(config.monitor, "monitor"))
         given = {"validation": splits.validation, "test": splits.test if config.test else None}
         self.lists = {split: lists for split, lists in given.items() if lists is not None}
-        self.monitor = str(parse_measure(config.monitor, "monitor"))
         measures = f"{config.monitor} {config.measures}"
         self._evaluators = {split: Evaluator(lists.qrels or {}, measures) for split, lists in self.lists.items()}
         orders = {split: lists.store.order for split, lists in self.lists.items()}
         self._first = {split: self.table(split, order) for split, order in orders.items() if order is not None}
-
-    @property
-    def first_stage(self) -> str | None:
-        """The column that ordered the lists, if it is the same for all."""
-        orders = {lists.store.order for lists in self.lists.values()}
-        return orders.pop() if len(orders) == 1 else None
 
     def table(self, split: str, scores: Array | str) -> PerQuery:
         """Evaluate scores of all candidates, or a column of them."""
@@ -208,8 +201,9 @@ class Measurer:
             columns = [*model.columns, *getattr(model, "names", ())]
             read = {name.partition("/")[0].partition(SCALED)[0] for name in columns}
             ranker = ranker if read.isdisjoint(ranker.weights) else None
-        rankings = found.get("validation", {}), found.get("test", {})
-        return Results(self.monitor, best_epoch, *rankings, self.first_stage, weight), ranker
+        orders = {lists.store.order for lists in self.lists.values()}
+        first = orders.pop() if len(orders) == 1 else None
+        return Results(self.monitor, best_epoch, **found, first_stage=first, first_stage_weight=weight), ranker
 
 
 def mean_loss(loss: Loss, lists: Lists, scores: Array, seed: int) -> float:

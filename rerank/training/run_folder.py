@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,7 +49,7 @@ TEST_RUN = "test.trec"
 """The best model's run over the test lists."""
 
 ENVIRONMENT = "environment.json"
-"""Command, packages and hardware of the last start, and its seconds."""
+"""Command, packages and hardware of the start that completed the run, and its seconds."""
 
 CHECKPOINTS = "checkpoints"
 """Folder from which an interrupted run resumes."""
@@ -140,7 +138,7 @@ class RunFolder:
         return Results.load(self.path / RESULTS) if (self.path / RESULTS).is_file() else None
 
     def open(self) -> None:
-        """Make the folder, or tidy up after an interruption, and note the environment of this start."""
+        """Make the folder, or tidy up after an interruption."""
         self._opened = time.perf_counter()
         self.path.mkdir(parents=True, exist_ok=True)
         if not (self.path / FINGERPRINT).exists():
@@ -149,8 +147,6 @@ class RunFolder:
         with atomic_write(self.path / "config.yaml") as file:
             file.write(as_yaml(self.config))
         remove_leftovers(self.path)
-        self._environment = environment()
-        write_json(self.path / ENVIRONMENT, self._environment)
 
     def finish(self, results: Results, ranker: Interpolated | None, test_scores: Array | None) -> None:
         """Complete ``best/`` and its card, write the test run and, last, the results.
@@ -175,8 +171,7 @@ class RunFolder:
         write_card(self.best, card)
         if test is not None and test_scores is not None:
             write_run(self.path / TEST_RUN, test.run(test_scores), tag="rerank")
-        seconds = time.perf_counter() - self._opened
-        write_json(self.path / ENVIRONMENT, self._environment | {"seconds": seconds})
+        write_json(self.path / ENVIRONMENT, environment() | {"seconds": time.perf_counter() - self._opened})
         results.save(self.path / RESULTS)
 
     @property
@@ -218,14 +213,10 @@ def _describe(lists: Lists) -> str:
 
 def environment() -> dict[str, Any]:
     """Collect the command, and what may change rounding: packages and hardware."""
-    cpu = Path("/proc/cpuinfo")
-    name = re.search(r"(?m)^model name\s*:\s*(.+)$", cpu.read_text()) if cpu.is_file() else None
     return {
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "python": platform.python_version(),
         "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
-        "processor": name[1] if name else platform.processor(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "threads": torch.get_num_threads(),

@@ -6,10 +6,10 @@ import copy
 import os
 import signal
 import time
-from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import torch
+from pandas import json_normalize
 from transformers import get_scheduler
 
 from rerank import stops
@@ -151,7 +151,7 @@ class Trainer:
         gradient = "full" if self.model.uses_batch_norm else config.gradient
         if not limits.token_budget:
             limits.token_budget = config.token_budget or self.model.budget
-            if gradient == "auto" or (config.token_budget is None and not self.model.uses_batch_norm):
+            if not self.model.uses_batch_norm:
                 self.model.train()
                 with together():
                     limits.full_tokens, why = tokens_that_fit(self.model, inputs, train, self.usable, self.precision)
@@ -307,34 +307,22 @@ class Trainer:
         if self.main:
             self.folder.add_metrics({"step": state.step, **values})
         if self.config.tracker:
-            numbers = {name: value for name, value in flat(values).items() if isinstance(value, int | float)}
-            self.accelerator.log(numbers, step=state.step)
+            self.accelerator.log(json_normalize(values, sep="/").select_dtypes("number").iloc[0].to_dict(), state.step)
 
     def _start_trackers(self, state: State) -> None:
         """Start them; TensorBoard forgets what it saw after the checkpoint that the run resumes from."""
         if self.config.tracker:
+            (settings,) = json_normalize(described(self.config), sep="/").to_dict("records")
+            shown = {
+                str(key): value if isinstance(value, int | float) else str(value) for key, value in settings.items()
+            }
             purge = {"purge_step": state.step + 1} if state.step else {}
-            self.accelerator.init_trackers("rerank", flat(described(self.config)), {"tensorboard": purge})
+            self.accelerator.init_trackers("rerank", shown, {"tensorboard": purge})
 
     def _end_trackers(self) -> None:
         """Finish them without Accelerate's ``end_training``, which would end the group of processes, too."""
         for tracker in self.accelerator.trackers:
             tracker.finish()
-
-
-def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Flatten nested values for trackers.
-
-    >>> flat({"loss": {"k": 10, "steps": [1, 2]}, "seed": 4})
-    {'loss/k': 10, 'loss/steps': '[1, 2]', 'seed': 4}
-    """
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= {f"{key}/{name}": inner for name, inner in flat(value).items()}
-        else:
-            found[key] = value if isinstance(value, int | float | str) else str(value)
-    return found
 
 
 def make_optimizer(model: Scorer, options: Optimization) -> torch.optim.Optimizer:

@@ -15,6 +15,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
+from rerank.losses.terms import Terms
 from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
 from rerank.models.vectors.trees import Gain, Trees
@@ -44,6 +45,8 @@ class TreeTrainer:
             raise UserError("trees are trained by one process; start one, and set model.threads")
         if config.loss is not None and not self.model.takes_losses:
             raise UserError(f"loss: {type(self.model).__name__} has its own; leave it out, or give --model LightGBM")
+        if isinstance(config.loss, Terms):
+            raise UserError("loss: trees take a single loss of the grades, not a sum of several")
         if config.tracker:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.measurer = Measurer(config, splits)
@@ -51,7 +54,7 @@ class TreeTrainer:
         targets = Targets(splits.train, config.loss or ListNet())  # their own objective learns from what ListNet does
         usable = targets.usable()
         self.skipped = len(splits.train) - len(usable)
-        self.objective = None if config.loss is None else Objective(targets, usable, config.seed, self.model.trees)
+        self.objective = None if config.loss is None else Objective(targets, usable, config.seed)
 
     def run(self) -> Results:
         train, validation = self.splits.train, self.splits.validation
@@ -147,9 +150,6 @@ def gain_of(monitor: str) -> Gain:
 class Objective:
     r"""Gradient and Hessian of a loss, summed over the ``usable`` lists, from which something can be learned.
 
-    Of several terms each counts as in a network's training (:class:`rerank.losses.Terms`): by its mean over the lists
-    from which it can learn, times the number of all lists.
-
     The gradient :math:`g_i = \partial \sum_q \ell_q / \partial s_i` is autograd's. A tree's leaf has the value
     :math:`-\eta \sum g_i / (\sum h_i + \lambda)`, so that the Hessian decides how far a step goes. That of a direct
     metric has a diagonal of either sign, and some losses have a gradient that is not a derivative, so it is not taken:
@@ -159,21 +159,15 @@ class Objective:
     limits on a leaf's Hessian count documents. Documents of other lists have 0 and 0.
     """
 
-    def __init__(self, targets: Targets, usable: Array, seed: int, trees: int = 1) -> None:
-        self.lists, self.trees, samples = len(usable), trees, targets.samples(usable, seed)
-        rows, self.terms = [sample.rows for sample in samples], []
-        for number, term in enumerate(targets.terms):
-            learnable = int(targets.learnable(number, rows).sum())
-            self.terms.append((term, number, max(1, learnable) if term.loss.reduction == "mean" else 1))
-        self.rows, terms = np.concatenate(rows), [ActiveTerm(number, 1.0, over) for _, number, over in self.terms]
-        self.loss = MicroBatchLoss(samples, terms, targets, torch.device("cpu"))
+    def __init__(self, targets: Targets, usable: Array, seed: int) -> None:
+        samples = targets.samples(usable, seed)
+        self.lists, self.rows = len(samples), np.concatenate([sample.rows for sample in samples])
+        self.loss = MicroBatchLoss(samples, [ActiveTerm(0, 1.0, len(samples))], targets, torch.device("cpu"))
         self.calls, self.value = 0, float("nan")
 
     def gradient(self, scores: Array, draw: int = 0) -> tuple[Array, float]:
         """Return the derivatives of the summed loss by the scores, ``[T]`` float32, and the mean loss of a list."""
         flat = torch.from_numpy(np.asarray(scores[self.rows], dtype=np.float32)).requires_grad_()
-        share = min(1.0, draw / self.trees)
-        self.loss.terms = [ActiveTerm(number, term.weight_at(share), over) for term, number, over in self.terms]
         self.loss(flat, draw).backward()
         assert flat.grad is not None
         gradient = np.zeros(len(scores), dtype=np.float32)

@@ -28,7 +28,6 @@ from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from rerank.training.run_folder import resolve_data
-from rerank.training.trees import Objective
 from tests.builders import make_lists
 from tests.training.helpers import gradients
 
@@ -202,28 +201,6 @@ def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
     check_sampler(alone, Full(3))
     with pytest.raises(UserError, match="Pairs chooses by grades, which 12 of 12 training queries do not"):
         check_sampler(alone, Pairs())
-
-
-def test_objective_averages_terms_like_networks(lists: Lists) -> None:
-    """By its mean over its own lists, here two of all; candidates without a value have no gradient of it."""
-    rare = np.full(lists.size, np.nan, dtype=np.float32)
-    rare[: lists.offsets[2]] = np.random.default_rng(2).normal(size=int(lists.offsets[2]))
-    lists.store.add_column("rare", rare)
-    lists = Lists.open(lists.store.folder or "")
-    terms = Terms([Term(MarginMSE(), "rare", 0.5), Term(ListNet())])
-    targets = Targets(lists, terms)
-    scores = np.random.default_rng(0).normal(size=lists.size).astype(np.float32)
-    usable = targets.usable()
-    found, value = Objective(targets, usable, 0).gradient(scores)
-    rows = np.split(np.arange(lists.size), lists.offsets[1:-1])
-    padded = pad([scores[part] for part in rows])[0].requires_grad_()
-    loss = torch.zeros(())
-    for i, term in enumerate(terms.terms):
-        loss = loss + term.weight_at(0) * term.loss(padded, *targets.padded(i, rows))
-    loss.backward()
-    assert padded.grad is not None and value == pytest.approx(loss.item(), rel=1e-5)
-    expected = torch.cat([padded.grad[i, : len(part)] for i, part in enumerate(rows)]).numpy()
-    np.testing.assert_allclose(found, expected * len(usable), atol=1e-5)
 
 
 def test_resolve_data_counts_target_columns(lists: Lists) -> None:
