@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +22,11 @@ from rerank.scoring.in_sample import remember, shared_queries
 from rerank.scoring.outputs import add_model
 from rerank.tasks.rerank_lists import rerank_lists
 from tests.builders import make_lists, make_lists_with_added, train
+from tests.forked import together
 
 
 def save(model: CrossEncoder | SelfAttention, lists: Lists, folder: Path) -> Path:
-    """A model with fresh weights."""
+    """Save a model with fresh weights."""
     model.prepare(lists, seed=3)
     folder.mkdir(parents=True)
     model.save(folder)
@@ -55,7 +54,7 @@ def test_add_model_writes_the_scores_of_all_candidates(cross_encoder: Path, tmp_
 
 
 def test_add_model_scores_others_alike_when_documents_are_added(tmp_path: Path) -> None:
-    """A model that looks at whole lists sees them as they are ranked later, without what was added to train on."""
+    """Listwise models see lists as they are ranked later, without the documents that were added for training."""
     lists = make_lists_with_added(tmp_path)
     values = np.random.default_rng(0).normal(size=(len(lists.store.document), 3))
     lists.store.add_column("features", values, names=["1", "2", "3"])
@@ -132,22 +131,10 @@ def test_add_raises_when_it_cannot_score(
     assert re.search(message, line), line
 
 
-@pytest.mark.slow
 def test_add_model_writes_the_same_scores_with_two_processes(cross_encoder: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        make_lists(tmp_path / name)
-    for name, count in (("one", 1), ("two", 2)):
-        launch = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={count}", "--standalone"]
-        words = [
-            "-m",
-            "rerank",
-            "add",
-            "--lists",
-            str(tmp_path / name / "lists"),
-            "--model",
-            str(cross_encoder),
-            "--precision=fp32",
-        ]
-        subprocess.run([*launch, *words], check=True, timeout=1800)
-    columns = [Lists.open(tmp_path / name / "lists").column("x.v1") for name in ("one", "two")]
+    columns = []
+    for count in (1, 2):
+        folder = make_lists(tmp_path / str(count)).store.folder
+        together(count, ["add", f"--lists={folder}", f"--model={cross_encoder}", "--precision=fp32"])
+        columns.append(Lists.open(folder or "").column("x.v1"))
     np.testing.assert_allclose(columns[0], columns[1], atol=1e-5)  # other batch mates

@@ -93,7 +93,7 @@ def _meet(process: int, folder: Path, work: Callable[[int], Any], variables: lis
 
 
 def assert_equal(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """Every parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
+    """Compare each parameter's gradient to 1e-5 of its length; those that are zero but for rounding, to 1e-6 of all."""
     assert found.keys() == expected.keys()
     whole = torch.stack([gradient.norm() for gradient in expected.values()]).norm()
     for name, gradient in expected.items():
@@ -108,12 +108,12 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
-    """Bit for bit."""
+    """Compare bit for bit."""
     torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
 def assert_same_runs(one: Path, other: Path) -> None:
-    """Weights of the last checkpoint and of the best model, what was logged and measured; and nothing half-written."""
+    """Compare last checkpoints, best models, logs and results; nothing may be half-written."""
     assert_same(weights(one), weights(other))
     assert_same(*(load_file(run / "best" / "model.safetensors") for run in (one, other)))
     assert metrics(one) == metrics(other)
@@ -122,7 +122,7 @@ def assert_same_runs(one: Path, other: Path) -> None:
 
 
 def assert_near(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], last: str = "classifier.bias") -> None:
-    """To what float32 sums in another order, and Adam after them, allow.
+    """Compare as far as float32 sums in another order, and Adam after them, allow.
 
     The biases of keys and of the last layer have no gradient (neither softmax nor nDCG sees a shift) but rounding
     errors, which Adam makes into steps of full length; moments of other parameters are compared through the weights

@@ -18,10 +18,9 @@ from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import PairInputs
 from rerank.relaxations import SmoothI
-from rerank.training.accumulate import MemoryLimits
 from scripts.bench.models import random_model
 from tests.builders import train
-from tests.training.helpers import accumulator_of, gradients, whole_batch
+from tests.training.helpers import gradients
 
 pytestmark = pytest.mark.gpu
 LOSS = DirectMetric("nDCG@10", SmoothI())
@@ -110,20 +109,6 @@ def test_cached_gradient_repeats_dropout(lists: Lists, tmp_path: Path, precision
         found[mode] = torch.cat([gradient.flatten() for gradient in taken.values()])
     tolerance = 1e-5 if precision == "fp32" else 2e-2
     assert (found["cached"] - found["full"]).norm() <= tolerance * found["full"].norm()
-
-
-def test_cached_takes_the_memory_of_a_chunk(lists: Lists, tiny_model: Path) -> None:
-    model = CrossEncoder(str(tiny_model), query_length=8, document_length=24).to("cuda")
-    batch, peaks = whole_batch(lists), {}
-    for mode in ("cached", "full"):
-        step = accumulator_of(model, lists, LOSS, MemoryLimits(100), micro_batch_size=len(lists), gradient=mode)
-        for _ in range(2):  # the first has the parameters' gradients to make
-            model.zero_grad(set_to_none=False)
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            step.accumulate(batch, 1)
-            peaks[mode] = torch.cuda.max_memory_allocated() - before
-    assert peaks["cached"] < 0.5 * peaks["full"]
 
 
 def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -> None:

@@ -39,30 +39,10 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     return build_lists(open_collection(name), random_run(name, [150, 1, 2, 40, 150, 3, 97]), folder / "lists")
 
 
-@pytest.fixture(scope="module")
-def dropping(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_model(tmp_path_factory.mktemp("dropping"), dropout=0.1)
-
-
 @pytest.fixture
 def model(tiny_model: Path) -> CrossEncoder:
     torch.manual_seed(0)
     return CrossEncoder(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def hungry(model: CrossEncoder, tiny_model: Path) -> Hungry:
-    """The same model with less memory."""
-    hungry = Hungry(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
-    hungry.load_state_dict(model.state_dict())
-    return hungry
-
-
-def features(folder: Path) -> tuple[Lists, MLP]:
-    """Lists of vectors, and a network that reads them."""
-    lists, model = letor_lists(write_features(folder / "train.txt")), MLP(hidden=[4])
-    model.prepare(lists, 42)
-    return lists, model
 
 
 @pytest.mark.parametrize(
@@ -83,13 +63,29 @@ def test_gradient_equals_that_of_the_whole_graph(
     assert_equal(found[1], whole[1])
 
 
-@pytest.mark.parametrize("micro", [7])
-def test_gradient_equals_that_of_the_whole_graph_under_dropout(dropping: Path, lists: Lists, micro: int) -> None:
-    """With the same micro-batches: the second pass drops what the first did. The random numbers that follow, too."""
+@pytest.mark.parametrize(("start", "gradient"), [(None, "full"), ("bm25", "cached")])
+def test_gradient_of_two_processes_equals_that_of_one(
+    start: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
+) -> None:
+    model = CrossEncoder(str(tiny_model), start=start, **LENGTHS)  # type: ignore[arg-type]
+    for parameter in model.parameters():  # the last layer of a model that starts from bm25 is zero
+        if not parameter.any():
+            torch.nn.init.normal_(parameter, std=0.1)
+    loss, whole = gradients(model, lists, LOSS)
+    options = {"micro_batch_size": 2, "gradient": gradient, "token_budget": 300}
+    found = by_two(tmp_path, lambda process: gradients(model, lists, LOSS, **options))
+    assert not any(isinstance(one, str) for one in found), found
+    for value, gradient_found in found:
+        assert value == pytest.approx(loss, rel=1e-5)
+        assert_equal(gradient_found, whole)
+
+
+def test_cached_gradient_repeats_dropout(tmp_path: Path, lists: Lists) -> None:
+    dropping = make_model(tmp_path, dropout=0.1)
     model = CrossEncoder(str(dropping), **LENGTHS)  # type: ignore[arg-type]
-    whole = gradients(model, lists, LOSS, micro_batch_size=micro, token_budget=300)
+    whole = gradients(model, lists, LOSS, micro_batch_size=7, token_budget=300)
     state = torch.get_rng_state()
-    found = gradients(model, lists, LOSS, micro_batch_size=micro, token_budget=300, gradient="cached")
+    found = gradients(model, lists, LOSS, micro_batch_size=7, token_budget=300, gradient="cached")
     assert torch.equal(torch.get_rng_state(), state)
     assert_equal(found[1], whole[1])
     still = gradients(CrossEncoder(str(dropping), dropout=0.0, **LENGTHS), lists, LOSS)  # type: ignore[arg-type]
@@ -127,9 +123,11 @@ class Hungry(CrossEncoder):
 
 @pytest.mark.parametrize("gradient", ["cached", "full", "auto"])
 def test_accumulator_halves_chunks_when_memory_runs_out(
-    model: CrossEncoder, hungry: Hungry, lists: Lists, gradient: str
+    model: CrossEncoder, tiny_model: Path, lists: Lists, gradient: str
 ) -> None:
     whole = gradients(model, lists, LOSS)
+    hungry = Hungry(str(tiny_model), **LENGTHS)  # type: ignore[arg-type]
+    hungry.load_state_dict(model.state_dict())
     found = gradients(hungry, lists, LOSS, gradient=gradient, token_budget=1000)
     assert found[0] == pytest.approx(whole[0], rel=1e-5)
     assert_equal(found[1], whole[1])
@@ -139,8 +137,9 @@ def test_accumulator_halves_chunks_when_memory_runs_out(
 
 
 def _unused_after(folder: Path) -> dict[str, Tensor]:
-    """Three steps of a network with a parameter that no score depends on."""
-    lists, model = features(folder)
+    """Train a network for three steps with a parameter that no score depends on."""
+    lists, model = letor_lists(write_features(folder / "train.txt")), MLP(hidden=[4])
+    model.prepare(lists, 42)
     model.unused = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
     step = accumulator_of(model, lists, ListNet(), MemoryLimits(300))

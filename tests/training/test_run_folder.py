@@ -21,7 +21,8 @@ from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.trees import LightGBM
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import fit
-from tests.builders import contents, make_lists, write_features, write_folds
+from rerank.training.run_folder import resolve
+from tests.builders import contents, make_lists, make_model, write_features, write_folds
 from tests.forked import Command
 from tests.training.helpers import metrics
 
@@ -96,7 +97,7 @@ def test_fit_completes_a_run_killed_between_files(kind: str, config: TrainConfig
     if kind == "trees":
         config = replace(config, model=LightGBM(trees=3, min_data_in_leaf=2), loss=None)
     fit(config, tmp_path / "whole")
-    order = ["log.txt", "fingerprint.json", "checkpoints", "config.yaml", "environment.json", "metrics.jsonl", "best"]
+    order = ["log.txt", "fingerprint.json", "checkpoints", "config.yaml", "metrics.jsonl", "best", "environment.json"]
     for count in range(len(order) + 1):
         run = tmp_path / f"run-{count}"
         (run / ".best.01234567.tmp").mkdir(parents=True)
@@ -144,3 +145,16 @@ def test_fit_raises_when_the_folder_is_in_use(config: TrainConfig, tmp_path: Pat
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [line["step"] for line in lines if "loss" in line]
     assert steps == list(range(1, len(steps) + 1)), "nothing is mixed"
+
+
+def test_initial_model_counts_by_its_files(tmp_path: Path) -> None:
+    lists = make_lists(tmp_path)
+    make_model(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "moved")
+    make_model(tmp_path / "other", hidden=16)
+    data = ListsData(str(lists.store.folder))
+    found = []
+    for name in ("one", "moved", "other"):
+        config = TrainConfig(data, CrossEncoder(str(tmp_path / name), query_length=8), ListNet())
+        found.append(resolve(config, data.splits(config.seed)))
+    assert found[0] == found[1] != found[2]

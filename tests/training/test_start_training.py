@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
 
 
 def test_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
-    """Scores are spread at once: the head is told where to go, w too."""
+    """Scores are spread from the start, so that head and weight have a gradient."""
     model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
     found: dict[str, Tensor] = gradients(model, lists, LOSS)[1]
     assert found["network.classifier.weight"].norm() > 1e-4
@@ -54,7 +53,7 @@ def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]
 
 
-def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path) -> None:
     run, test = tmp_path / "run", tmp_path / "test" / "lists"
     train([*words, f"--data.test={test}", f"--output={run}"])
     contract = json.loads((run / "best" / "rerank.json").read_text())
@@ -72,19 +71,6 @@ def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path, m
     card = (run / "best" / "README.md").read_text()
     assert "model-index" not in card, "the hub's library loads the text part, which was not measured"
     assert "adds z-scores of bm25 to this score" in card
-    monkeypatch.chdir(run / "best")
-    names: dict[str, Any] = {}
-    found = []
-    for code in re.findall(r"```python\n(.*?)```", card, re.DOTALL):
-        if "sentence_transformers" in code:
-            pytest.importorskip("sentence_transformers")
-        exec(compile(code, "README.md", "exec"), names)
-        if "scores" in names:
-            found.append(np.asarray(names["scores"]))
-    np.testing.assert_allclose(found[0], found[2], atol=0.1)
-    np.testing.assert_allclose(found[1], found[2], atol=1e-4)
-    assert len(names["ranked"]) == 2
-
     out = tmp_path / "x.trec"
     assert main(["rerank", "--model", str(run / "best"), "--lists", str(test), "--output", str(out), "--depth=7"]) == 0
     written, cut = read_run(out), other.top(7)

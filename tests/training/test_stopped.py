@@ -24,7 +24,7 @@ from rerank.training.launch import make_accelerator
 from rerank.training.results import Measured
 from tests.builders import make_lists, make_model, train
 from tests.experiments.settings import short_texts, write_experiment
-from tests.forked import started, together
+from tests.forked import Command, started, together
 from tests.training.helpers import assert_same_runs
 
 
@@ -50,9 +50,12 @@ def lines(run: Path) -> int:
     return file.read_text().count("\n") if file.exists() else 0
 
 
-def wait_until(done: Callable[[], bool]) -> None:
+def wait_until(done: Callable[[], bool], process: Command | subprocess.Popen[bytes]) -> None:
+    """Wait for a moment of a process, which must come before its end."""
     waited = time.monotonic()
-    while not done() and time.monotonic() - waited < 300:
+    while not done():
+        assert process.poll() is None, f"ended with {process.poll()} too early"
+        assert time.monotonic() - waited < 300
         time.sleep(0.002)
 
 
@@ -72,7 +75,7 @@ def test_stopped_run_resumes_bit_for_bit(
     for turn, number in enumerate(sent, 1):
         commands = started(processes, ["train", *options, f"--output={run}"])
         least = turn * total // 5 + rng.randrange(total // 8)
-        wait_until(lambda least=least: lines(run) >= least)
+        wait_until(lambda least=least: lines(run) >= least, commands[0])
         commands[0].send_signal(number)
         said, *_ = [command.communicate() for command in commands]
         codes = [command.returncode for command in commands]
@@ -91,13 +94,13 @@ def test_stopped_run_resumes_bit_for_bit(
 @pytest.mark.slow
 @pytest.mark.parametrize(("processes", "kills"), [(1, 6), (2, 3)])
 def test_killed_run_resumes_bit_for_bit(processes: int, kills: int, options: list[str], tmp_path: Path) -> None:
-    """SIGKILLs at random moments, a checkpoint being written at most of them: the same weights, bit for bit."""
+    """SIGKILLs come at random moments, at most of which a checkpoint is being written."""
     command = ["train", *options, f"--epochs={8 * kills}", "--checkpoint_every=1", "--tracker=[tensorboard]"]
     alone, killed, rng, moments = tmp_path / "alone", tmp_path / "killed", random.Random(0), set()
     together(processes, [*command, f"--output={alone}"])
     for _ in range(kills):
         before, commands = newest(killed), started(processes, [*command, f"--output={killed}"])
-        wait_until(lambda before=before: newest(killed) != before)  # start-up is not what is tested
+        wait_until(lambda before=before: newest(killed) != before, commands[0])  # start-up is not what is tested
         time.sleep(rng.uniform(0, 0.4))
         for process in commands:
             process.send_signal(signal.SIGKILL)
@@ -164,7 +167,7 @@ def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str
     output = tmp_path / "output"
     with (tmp_path / "errors").open("w") as errors:
         process = subprocess.Popen([*command, f"--output={output}"], stderr=errors, stdout=subprocess.DEVNULL)
-    wait_until(lambda: sum(lines(cell) >= 10 for cell in output.glob("cells/*/*/*/*/")) >= 2)
+    wait_until(lambda: sum(lines(cell) >= 10 for cell in output.glob("cells/*/*/*/*/")) >= 2, process)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     code, said = process.wait(), (tmp_path / "errors").read_text()

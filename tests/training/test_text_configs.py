@@ -1,10 +1,9 @@
-"""The training configurations for text under configs/, and their way on real lists."""
+"""Training configurations for text under configs/."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,19 +25,10 @@ def test_config_is_valid_and_names_its_command(path: Path) -> None:
         assert read_config(path)["output"] == f"runs/msmarco-{path.stem}"
 
 
-def test_ms_marco_recipes_differ_in_the_loss_alone() -> None:
-    configs: list[dict[str, Any]] = [read_config(p) for p in CONFIGS if p.parent.name == "msmarco"]
-    losses = [json.dumps(config.pop("loss")) for config in configs]
-    assert len(set(losses)) == len(losses) == 7
-    for config in configs:
-        config.pop("output")
-        assert config == configs[0]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in CONFIGS if p.parent.name == "msmarco"], ids=lambda path: path.stem)
 def test_ms_marco_recipe_trains(path: Path, tiny_model: Path, tmp_path: Path) -> None:
-    """Two steps on small lists; the loss is finite, and what was trained is measured."""
+    """Train two steps on small lists: the loss is finite, and the model is measured."""
     lists = make_lists(tmp_path / "train")
     words = [f"--data.train={lists.store.folder}", "--data.test=null", "--data.validation_fraction=0.3"]
     words += [f"--model.name={tiny_model}", "--epochs=1", "--steps_per_epoch=2", "--model.document_length=64"]

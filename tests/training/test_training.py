@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ SCRIPT = str(ROOT / "scripts" / "train.py")
 
 @pytest.fixture
 def options(tmp_path: Path, tiny_model: Path) -> list[str]:
-    """A small run: 12 uneven lists, 2 of them for validation, batches of 3 lists."""
+    """Return the options of a small run: 12 uneven lists, 2 of them for validation, batches of 3 lists."""
     make_lists(tmp_path)
     return [
         *("--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0.2"),
@@ -53,7 +54,21 @@ def test_run_folder_is_complete(options: list[str], tmp_path: Path) -> None:
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["loss"]["init_args"]["measure"] == "nDCG@10"
     assert "best" in (run / "log.txt").read_text()
+    environment = read_json(run / "environment.json")
+    assert environment["seconds"] > 0 and environment["packages"]["torch"] == version("torch")
+    assert not (run / "rerank").exists(), "no tracker, no events"
     assert CrossEncoder(str(run / "best")).missing == []
+
+
+def test_tensorboard_logs_the_metrics(options: list[str], tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    train([*options, "--tracker=[tensorboard]", f"--output={tmp_path / 'run'}"])
+    events = accumulator.EventAccumulator(str(tmp_path / "run" / "rerank"), size_guidance={"scalars": 0}).Reload()
+    found = {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+    lines = metrics(tmp_path / "run")
+    assert found["loss"] == [(x["step"], pytest.approx(x["loss"], rel=1e-6)) for x in lines if "loss" in x]
+    values = [(x["step"], x["validation"]["nDCG"]) for x in lines if "validation" in x]  # type: ignore[index]
+    assert found["validation/nDCG"] == [(step, pytest.approx(value, rel=1e-6)) for step, value in values]
 
 
 def test_training_learns_to_rank_its_own_lists(options: list[str], tmp_path: Path) -> None:
