@@ -18,7 +18,6 @@ from tests.forked import python
         ("dmeo", r"\(did you mean 'demo'\?\)"),
         ("bier:some/folder", r"\(did you mean 'beir:some/folder'\?\)"),
         ("beir:", "unknown collection 'beir:'"),
-        ("", "unknown collection ''"),
     ],
 )
 def test_open_collection_suggests_the_nearest_name(name: str, message: str) -> None:
@@ -41,7 +40,7 @@ def test_query_fields_are_those_of_an_ir_dataset(tmp_path: Path) -> None:
         list(read_queries("cranfield", ["txt"]))
 
 
-def test_queries_of_files_and_collections(tmp_path: Path) -> None:
+def test_read_queries_takes_files_and_collections(tmp_path: Path) -> None:
     (tmp_path / "docs.tsv").write_text("a\ttext\n")
     path = tmp_path / "queries.tsv"
     path.write_text("1\tone\n")

@@ -72,7 +72,7 @@ def test_bad_judgments_are_named_by_line(tmp_path: Path, text: str, message: str
         read_qrels(path)
 
 
-def test_judgments_of_a_collection(tmp_path: Path) -> None:
+def test_read_qrels_takes_a_collection_with_judgments(tmp_path: Path) -> None:
     (tmp_path / "docs.tsv").write_text("a\ttext\n")
     with pytest.raises(UserError, match="this collection has no judgments"):
         read_qrels(f"files:{tmp_path}")

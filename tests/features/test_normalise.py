@@ -99,7 +99,7 @@ def test_standardise_equals_scikit_learn() -> None:
 
 
 def test_shifted_log_transforms_features_that_are_never_negative() -> None:
-    """Columns: as they are, by the first argument negated, by the second left alone, negative in training."""
+    """Columns are never negative, negated by an argument, left alone by another, and negative in training."""
     train = np.array([[0.99, -0.99, 5, 3], [0, 0, 7, -3]], dtype=np.float32)
     fitted = ShiftedLog(negated=[2], plain=[3]).fit(train, np.array([0, 2]))
     assert fitted.apply(train, np.array([0, 2])) == pytest.approx(

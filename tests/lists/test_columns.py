@@ -116,11 +116,9 @@ WRITERS: dict[str, Callable[[pd.DataFrame, Path], None]] = {
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_add_runs_reads_every_format(tmp_path: Path, kind: str, shuffled: bool) -> None:
+def test_add_runs_reads_every_format_in_any_order(tmp_path: Path, kind: str) -> None:
     lists = make_lists(tmp_path)
-    frame = frame_of(lists)
-    frame = frame.sample(frac=1, random_state=0) if shuffled else frame
+    frame = frame_of(lists).sample(frac=1, random_state=0)
     WRITERS[kind](frame, tmp_path / f"x.{kind}")
     add_runs(tmp_path / "lists", {"teacher": tmp_path / f"x.{kind}"})
     expected = lists.to_dataframe()[["query_id", "doc_id"]].merge(frame, how="left", on=["query_id", "doc_id"])

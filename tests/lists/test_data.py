@@ -117,7 +117,6 @@ def test_folds_data_refuses_bad_assignments(lists: Lists, tmp_path: Path) -> Non
 
     refused("is 5, but .* has 3 folds", folds=5)
     refused("is neither a JSON file nor", "nowhere/at/all")
-    refused("is neither a JSON file nor", tmp_path)
     file.write_text(json.dumps([*FOLDS[:2], FOLDS[2][1:]]))
     refused("has no query 'q2'")
     file.write_text(json.dumps([*FOLDS, ["more"]]))
@@ -125,8 +124,6 @@ def test_folds_data_refuses_bad_assignments(lists: Lists, tmp_path: Path) -> Non
     file.write_text(json.dumps([*FOLDS[:2], [*FOLDS[2], "q0"]]))
     refused("'q0' is in several folds")
     file.write_text("[1]")
-    refused("not a JSON list of lists")
-    file.write_text("[")
     refused("not a JSON list of lists")
 
 

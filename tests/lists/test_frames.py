@@ -109,7 +109,7 @@ def test_concat_refuses_a_query_twice(tmp_path: Path) -> None:
 
 
 def test_order_is_the_column_that_sorts_all_rows(caplog: pytest.LogCaptureFixture) -> None:
-    """Not a column that happens to come first; and nothing at all where rows are shuffled, which is said."""
+    """A column that happens to come first does not count, and shuffled rows have no order, which is logged."""
     frame = pd.DataFrame({"query": ["x"] * 3, "text": ["a", "b", "c"], "length": [5, 9, 7], "bm25": [3.0, 2.0, np.nan]})
     assert Lists.from_dataframe(frame).store.order == "bm25"
     assert not [record for record in caplog.records if record.levelname == "WARNING"]

@@ -79,7 +79,7 @@ def check_columns(lists: Lists, files: dict[str, Path], folder: Path) -> None:
 
 
 def test_run_of_a_column_ranks_like_trec_eval(tmp_path: Path) -> None:
-    """Ties in a file included, whatever the other systems say of the tied documents, and also where it is alone."""
+    """Ties in a file are kept, whatever the other systems say of the tied documents."""
     collection, paths = written_runs(tmp_path, "ab", [20] * 12)
     ids = {f"q{q}": random.Random(q).sample([f"d{i}" for i in range(20)], 20) for q in range(12)}
     lines = [f"{q} Q0 {d} {rank} {0.5 - rank // 5} t\n" for q, some in ids.items() for rank, d in enumerate(some, 1)]

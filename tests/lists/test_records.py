@@ -204,7 +204,7 @@ def test_queries_give_texts_by_id(caplog: pytest.LogCaptureFixture) -> None:
     assert "1 queries are not among those given" in caplog.text and "2 queries without candidates" in caplog.text
 
 
-def test_order_is_a_score_or_what_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_order_is_a_score_or_what_is_asked_for() -> None:
     rows = pd.DataFrame({"query": "x", "text": [*"abc"], "bm25": [1, 3, 2], "score": [2.0, 1.0, 2.0]})
 
     def order(**options: Any) -> str:
@@ -212,13 +212,10 @@ def test_order_is_a_score_or_what_is_asked_for(caplog: pytest.LogCaptureFixture)
 
     assert order() == "acb" and order(order="bm25") == "bca"
     assert order(given=rows.assign(rank=[2, 3, 1])) == "cab", "ties in the order of ranks"
-    assert order(given=rows.drop(columns="score").assign(rank=[2, 3, 1])) == "cab"
     with pytest.raises(UserError, match=r"order: no column 'bm52' \(did you mean 'bm25'\?\)"):
         order(order="bm52")
     with pytest.raises(UserError, match="order: bm25 is missing in 1 rows"):
         order(given=rows.assign(bm25=[1, None, 2]), order="bm25")
-    unsorted = Lists.from_dataset(rows.drop(columns="score"))
-    assert unsorted.store.order is None and "not sorted by bm25" in caplog.text
 
 
 PAIR = {"query": "x", "text": "s"}
@@ -251,7 +248,7 @@ def test_from_dataset_refuses_bad_records_in_one_line(case: str) -> None:
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
-def test_saved_data_sets_and_the_hub(tmp_path: Path) -> None:
+def test_from_dataset_opens_saved_data_sets_and_names_missing_ones(tmp_path: Path) -> None:
     two = {"train": Dataset.from_list(SHAPES["n-tuples"]), "test": Dataset.from_list(SHAPES["triplets"])}
     DatasetDict(two).save_to_disk(tmp_path / "two")
     DatasetDict(train=two["train"]).save_to_disk(tmp_path / "one")

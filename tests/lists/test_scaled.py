@@ -45,13 +45,13 @@ def test_z_scores_equal_the_definition(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("values", [[4.2], [0.1] * 7, [np.nan, np.nan], [np.nan, 3.0]])
-def test_nothing_varies(values: list[float]) -> None:
+def test_z_scores_are_zero_if_nothing_varies(values: list[float]) -> None:
     """Lists of one candidate, of equal numbers (whose deviation rounding makes more than 0), of none."""
     z = z_scores(np.array(values, np.float32), np.array([0, len(values)]), np.zeros(len(values), bool), 100)
     assert (z == 0).all()
 
 
-def test_neither_blocks_nor_depth_nor_order_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaled_column_ignores_blocks_depth_and_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = make_lists(tmp_path)
     whole = lists.store.scaled("bm25", 10)
     lists = Lists.open(tmp_path / "lists")
