@@ -41,7 +41,7 @@ def lists(folder: str, measures: str | None = None) -> None:
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
-        measures: measures in the notation of ir-measures; null takes nDCG@10, AP and recall.
+        measures: measures in the notation of ir-measures; defaults to nDCG@10, AP and recall.
     """
     from rerank.lists.view import Lists
 
@@ -73,14 +73,14 @@ def add(
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, which scores all candidates.
         embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
-        name: name of the model's column; null takes the name of the run folder, or "cosine-" and that of the embedding
-            model.
+        name: name of the model's column; defaults to the name of the run folder, or "cosine-" and that of the
+            embedding model.
         drop: columns to remove.
         in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
             what this one memorised.
         no_interpolation: scores of the model alone, if its folder interpolates it with columns.
         precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; null takes the model's own.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own.
         instruction: instruction for queries without one, if the model's prompt has a place for it.
     """
     sources = {"--run": run, "--model": model, "--embed": embed, "--drop": drop}

@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 HELP = {"-h", "--help"}
 NUMBERS = {"int": "N", "float": "X"}
 
-SYMBOLS = {"alpha": "α", "beta": "β", "gamma": "γ", "lambda": "λ", "mu": "μ", "sigma": "σ", "tau": "τ", "pi": "π"}
-SYMBOLS |= {"cdot": "·", "times": "×", "sum": "Σ", "le": "≤", "ge": "≥", "infty": "∞", "in": "∈", "": " "}
-"""LaTeX's commands in Unicode; the empty name stands for spaces."""
-
 OWNED = ("fingerprint.json", "cells", "rerank.json")
 """Files and folders that tell a run, an experiment and a model."""
 
@@ -114,12 +110,12 @@ def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
 
 
 def option(key: str) -> str:
-    """Write an option: hyphens in options of a command, underscores in keys of a configuration.
+    """Write an option as in a shell.
 
-    >>> option("add_relevant"), option("model.query_length")
-    ('--add-relevant', '--model.query_length')
+    >>> option("model.query_length")
+    '--model.query-length'
     """
-    return "--" + (key if "." in key else key.replace("_", "-"))
+    return "--" + key.replace("_", "-")
 
 
 def check_output(path: str | Path) -> None:
@@ -134,12 +130,11 @@ def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:
     width = screen()
     shown = {a.dest: a for a in parser._actions if a.help != SUPPRESS and a.dest.rpartition(".")[2] != "help"}
     needed = [key for key, action in shown.items() if action.required]
-    spelling = "--{}".format if "config" in shown else option  # a file's keys have underscores
-    written = {key: _value(a) if key in page.plain else f"{spelling(key)} {_value(a)}" for key, a in shown.items()}
+    written = {key: _value(a) if key in page.plain else f"{option(key)} {_value(a)}" for key, a in shown.items()}
     words = ["usage:", parser.prog, *(written[key] for key in needed), *["[OPTIONS]"] * (len(needed) < len(shown))]
     lines = textwrap.wrap(" ".join(words), width, subsequent_indent=" " * (len(parser.prog) + 8))
     for paragraph in (parser.description or "").split("\n\n"):
-        lines += ["", *textwrap.wrap(plain_text(paragraph), width)]
+        lines += ["", *textwrap.wrap(without_markup(paragraph), width)]
     groups = {"needed": needed, **page.groups}
     grouped = {key for keys in groups.values() for key in keys}
     groups["other options" if page.groups else "options"] = [key for key in shown if key not in grouped]
@@ -155,28 +150,13 @@ def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:
     return "\n".join(lines)
 
 
-def plain_text(text: str) -> str:
-    """Strip a docstring of reStructuredText, and reword its None.
-
-    >>> plain_text("a ``lists`` folder of :class:`Lists`; None takes all.")
-    'a lists folder of Lists; default: all.'
-    """
-    text = " ".join(without_markup(text).split())
-    text = re.sub(r"(^|\. )(?:None|Null) (?:takes|is) ", r"\1Default: ", text)
-    text = re.sub(r"\b(?:None|null) (?:takes|is) ", "default: ", text)
-    text = re.sub(r"(^|\. )(?:None|Null) (?=\w)", r"\1Without it ", text)
-    return re.sub(r"\b(?:None|null) (?=\w)", "without it ", text)
-
-
 def without_markup(text: str) -> str:
-    r"""Remove reStructuredText's roles and quotes, and write the commonest LaTeX in Unicode.
+    r"""Remove reStructuredText's roles and quotes; formulas stay in LaTeX.
 
-    >>> without_markup(r"the ``yes_no`` head: :math:`\sigma(l_\text{yes} - l_\text{no})`")
-    'the yes_no head: σ(l_yes - l_no)'
+    >>> without_markup(r"the ``yes_no`` head: :math:`\sigma(s)`")
+    'the yes_no head: \\sigma(s)'
     """
-    text = re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace(".. math::", "  ")
-    text = re.sub(r"\\(?:text|mathrm|operatorname)\{([^{}]*)\}", r"\1", text)
-    return re.sub(r"\\([a-zA-Z]+)|\\[,;!]", lambda found: SYMBOLS.get(found[1] or "", found[0]), text)
+    return re.sub(r":\w+:`~?([^`]*)`", r"\1", text).replace("``", "").replace(".. math::", "  ")
 
 
 def _value(action: Action) -> str:
@@ -188,16 +168,14 @@ def _value(action: Action) -> str:
         return ""
     elif kinds := [letter for kind, letter in NUMBERS.items() if re.search(rf"\b{kind}\b", hint)]:
         value = kinds[0]
-    elif found := re.match(r"(?:\S+ ){0,2}(folder|file|lists)", (action.help or "").lower()):
-        value = {"lists": "FOLDER"}.get(found[1], found[1].upper())
     else:
         value = re.split(r"[._]", action.dest)[-1].upper()
     return f"{value.removesuffix('S')} ..." if "list[" in hint.lower() else value
 
 
 def _about(action: Action) -> str:
-    text, value = plain_text(action.help or "").rstrip("."), action.default
+    text, value = " ".join(without_markup(action.help or "").split()).rstrip("."), action.default
     default = ""
     if isinstance(value, str | int | float) and value is not False and value != SUPPRESS:
         default = f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
-    return f"{text}.{'' if 'default:' in text.lower() else default}" if text else default.strip()
+    return f"{text}.{default}" if text else default.strip()

@@ -59,16 +59,16 @@ class ExperimentConfig:
         seeds: values of ``seed``; the table has their mean.
         measures: measures of the table, on test lists, separated by spaces.
         empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
-        baseline: the method to test the others against, or ``first stage``; None tests none.
+        baseline: the method to test the others against, or ``first stage``; by default nothing is tested.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
             the seeds as fixed. Folds are pooled.
         correction: how p-values are corrected for all planned comparisons, in all measures.
         level: p-values below it are marked.
         published: numbers to print beside ours.
-        jobs: runs trained side by side; None takes one per core, or one per GPU if there are any. They share the
-            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; None uses
-            all the room there is, as machines join and leave.
+        jobs: runs trained side by side; defaults to one per core, or one per GPU if there are any. They share the
+            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum, by
+            default all the room there is, as machines join and leave.
         engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
             whose machines see the same disk.
         num_cpus: with ``ray``, the CPUs of a run, and so its threads.

@@ -35,7 +35,7 @@ def serve(
         host: address to listen on; 0.0.0.0 is every address of the machine.
         port: port to listen on; 0 takes a free one and prints it.
         precision: floating-point format of the encoders; auto takes bf16 if the hardware is fast at it.
-        token_budget: padded tokens per forward pass; null takes the ranker's own.
+        token_budget: padded tokens per forward pass; defaults to the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
     """
     try:

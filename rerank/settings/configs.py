@@ -65,7 +65,7 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
             raise UserError(f"{option}: needs a value; give {option} {'VALUE' if in_base else 'FILE.yaml'}")
         if in_base:
             try:
-                inside[option.removeprefix("--")] = yaml.safe_load(value)
+                inside[option.removeprefix("--").replace("-", "_")] = yaml.safe_load(value)
             except yaml.YAMLError as error:
                 raise UserError(f"{option}: {value!r} is not YAML") from error
             continue

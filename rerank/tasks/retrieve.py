@@ -33,7 +33,7 @@ class Search:
         b: BM25's length normalisation.
         language: language of texts and queries, which chooses Lucene's analyser: de, fr, ar, zh and others.
         index: a Lucene index (folder, or name of a prebuilt one) to search, instead of one built here.
-        threads: threads for indexing and searching; None takes all cores.
+        threads: threads for indexing and searching; defaults to all cores.
 
     Raises:
         UserError: a number out of its range, or a language that Lucene does not know.
@@ -100,12 +100,12 @@ def retrieve(
         search: BM25's options; with runs they add BM25's candidates. None searches if nothing else is ranked.
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
             column of that name, after looking at all of them.
-        order: the column that orders the lists; None takes rrf, the fused reciprocal ranks, for several runs.
-        queries: queries (JSONL, TSV or a collection); None takes the collection's own. The word titles takes the first
+        order: the column that orders the lists; defaults to rrf, the fused reciprocal ranks, for several runs.
+        queries: queries (JSONL, TSV or a collection); defaults to the collection's own. The word titles takes the first
             lines of documents, and removes them there.
-        query_fields: fields of an ir_datasets id that make up a query's text, such as title description; None takes
+        query_fields: fields of an ir_datasets id that make up a query's text, such as title description; defaults to
             the title.
-        qrels: judgments (TREC file, BEIR TSV or collection); None takes the collection's own.
+        qrels: judgments (TREC file, BEIR TSV or collection); defaults to the collection's own.
         columns: names of the records' columns, as FIELD=COLUMN: query=question text=passage.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
         keep_self: keep a document that is the query itself (same id, and the query's text) among its candidates.

@@ -31,7 +31,7 @@ class Optimization:
             second half.
         warmup: steps over which the rates rise linearly from 0: below 1 a share of all steps, else their number. The
             schedule ``half`` has no warm-up.
-        max_grad_norm: longer gradients are scaled down to this norm; None never scales.
+        max_grad_norm: longer gradients are scaled down to this norm; None (null in YAML) never scales.
     """
 
     encoder_lr: NotNegative = 2e-5
@@ -62,14 +62,14 @@ class TrainConfig:
         sampler: choice of a list's candidates for each step.
         optimization: optimizer settings.
         epochs: passes over the training lists (or rounds of ``steps_per_epoch``) at most.
-        steps_per_epoch: optimizer steps between validations; None passes once over the training lists.
+        steps_per_epoch: optimizer steps between validations; defaults to one pass over the training lists.
         batch_size: lists per optimizer step, over all processes and accumulation steps together.
         micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
             pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
-            normalises over the documents of a piece. None takes as many as fit ``token_budget`` if their graph is kept,
+            normalises over the documents of a piece. By default as many as fit ``token_budget`` if their graph is kept,
             else the whole share. ``accelerate launch --gradient_accumulation_steps`` gives it as a number of pieces.
-        token_budget: padded tokens (documents, for feature vectors) per forward pass; None takes the model's own, or
-            what fits in memory if that is less. Halved, with a warning, if memory runs out.
+        token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own, or
+            to what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
             takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
             forward pass however long a list is. auto is full if a micro-batch takes at most half of the free memory,
@@ -83,7 +83,7 @@ class TrainConfig:
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
             and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.
-        patience: epochs (trees, for trees) without a better monitor before training stops; None trains all.
+        patience: epochs (trees, for trees) without a better monitor before training stops; by default all are trained.
         checkpoint_every: optimizer steps between checkpoints. Ctrl-C and SIGTERM write one as well.
         tracker: trackers of Accelerate to log to, next to ``metrics.jsonl``, such as [tensorboard] or [wandb, mlflow].
     """
