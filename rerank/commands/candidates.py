@@ -29,8 +29,8 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
     searches = bm25 or search != Search()
     if check:
         found = list(retrieve_inputs(**options | {"search": search if searches else None}))
-        print("\n".join(map(str, found)))
-        sys.exit(any(one.missing for one in found))
+        print("\n".join(f"{name}: missing: {advice}" if advice else f"{name}: ok" for name, advice in found))
+        sys.exit(any(advice for _, advice in found))
     stored = tasks.retrieve(output=output, search=search if searches else None, **options)
     documents = stored.store.documents.num_rows
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -12,16 +12,6 @@ from rerank.errors import UserError, one_line
 
 if TYPE_CHECKING:
     from rerank.tasks.retrieve import Search
-
-
-class Input(NamedTuple):
-    """An input of a command: its name, and what to do if it is missing."""
-
-    name: str
-    missing: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name}: missing: {self.missing}" if self.missing else f"{self.name}: ok"
 
 
 def retrieve_inputs(
@@ -33,32 +23,35 @@ def retrieve_inputs(
     queries: str | None = None,
     qrels: str | None = None,
     **others: Any,
-) -> Iterator[Input]:
-    """Yield the inputs of :func:`rerank.retrieve` with these options; nothing is downloaded."""
+) -> Iterator[tuple[str, str]]:
+    """Yield the inputs of :func:`rerank.retrieve` with these options, and what to do about each that is missing.
+
+    Nothing is downloaded.
+    """
     titles = queries == "titles"
     if collection is not None:
         needed = {"docs": True, "queries": queries is None, "qrels": qrels is None and not titles}
         yield from _collection(collection, [part for part, own in needed.items() if own])
     for source, part in ((None if titles else queries, "queries"), (qrels, "qrels")):
         if source is not None:
-            yield from [Input(source)] if Path(source).expanduser().is_file() else _collection(source, [part])
+            yield from [(source, "")] if Path(source).expanduser().is_file() else _collection(source, [part])
     for word in run or []:
         file = Path(word if Path(word).is_file() else word.partition("=")[2] or word).expanduser()
-        yield Input(f"run {file}", "" if file.is_file() else f"no such file; put it at {file.absolute()}")
+        yield f"run {file}", "" if file.is_file() else f"no such file; put it at {file.absolute()}"
     for name, kind in ((records, "dataset"), (dense, "model")):
         if name is not None:
-            yield _local_or_hub(name, kind)
+            yield f"{kind} {name}", _local_or_hub(name, kind)
     if search is not None and search.index is not None:
-        yield _index(search.index)
+        yield f"index {search.index}", _index(search.index)
 
 
-def _collection(name: str, parts: Sequence[str]) -> Iterator[Input]:
+def _collection(name: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
     from rerank.collections import open_collection
     from rerank.collections.irdatasets import IrDataset, known_ids
 
     prefix, _, path = name.partition(":")
     if prefix == "lucene":
-        yield _index(path)
+        yield f"index {path}", _index(path)
     elif name in known_ids():
         dataset = IrDataset(name)
         for part in filter(dataset.has, parts):
@@ -68,19 +61,19 @@ def _collection(name: str, parts: Sequence[str]) -> Iterator[Input]:
                 else f"{place}, {tqdm.format_sizeof(size, 'B')} from {url}"
                 for place, size, url in dataset.missing_files(part)
             ]
-            yield Input(f"{part} of {name}", "; ".join(advice))
+            yield f"{part} of {name}", "; ".join(advice)
     else:
         try:
             open_collection(name)
+            yield name, ""
         except UserError as error:
-            yield Input(name, one_line(error))
-        else:
-            yield Input(name)
+            yield name, one_line(error)
 
 
-def _index(name: str) -> Input:
+def _index(name: str) -> str:
+    """Return how to get an index; empty if it is there."""
     if Path(name).expanduser().is_dir():
-        return Input(f"index {name}")
+        return ""
     from rerank.collections.jvm import start_jvm
 
     start_jvm()  # before pyserini starts it in its own way
@@ -88,17 +81,16 @@ def _index(name: str) -> Input:
     from pyserini.util import get_cache_home
 
     if name not in TF_INDEX_INFO:
-        return Input(f"index {name}", "neither a folder nor one of Pyserini's prebuilt indexes")
+        return "neither a folder nor one of Pyserini's prebuilt indexes"
     about, folder = TF_INDEX_INFO[name], Path(get_cache_home()) / "indexes"
     size = tqdm.format_sizeof(about["size compressed (bytes)"], "B")
-    there = any(folder.glob(f"*.{about['md5']}"))
-    return Input(f"index {name}", "" if there else f"{folder}, {size} from {about['urls'][0]}")
+    return "" if any(folder.glob(f"*.{about['md5']}")) else f"{folder}, {size} from {about['urls'][0]}"
 
 
-def _local_or_hub(name: str, kind: str) -> Input:
+def _local_or_hub(name: str, kind: str) -> str:
+    """Return how to get a model or a data set; empty if it is there."""
     from huggingface_hub import constants
 
     stored = Path(constants.HF_HUB_CACHE, f"{kind}s--{name.partition(':')[0].replace('/', '--')}")
     there = Path(name).expanduser().exists() or stored.is_dir()
-    missing = f"no such file or folder; from the hub, it goes to {constants.HF_HUB_CACHE}"
-    return Input(f"{kind} {name}", "" if there else missing)
+    return "" if there else f"no such file or folder; from the hub, it goes to {constants.HF_HUB_CACHE}"
