@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest, one_line
 from rerank.settings.described import Described, find_class
-from rerank.settings.ranges import check_arguments
+from rerank.settings.ranges import WORDS, check_arguments
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
-
-WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "list": "a list"}
-WORDS |= {"dict": "keys and their values", "NoneType": "null"}
 
 TRANSFORMERS = {
     "per_device_train_batch_size": "batch_size",
@@ -109,7 +106,7 @@ def _check_classes(value: Any, key: str) -> None:
 
 
 def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping[str, type]]) -> str:
-    """Translate a message of jsonargparse.
+    """Shorten a message of jsonargparse, and suggest what to type.
 
     It nests messages, one per class and per alternative of a type. The innermost one counts, and the keys leading to
     it.
@@ -117,29 +114,30 @@ def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping
     text, see = one_line(message), f"; see {parser.prog} --help"
     key = ".".join(re.findall(r'Parser key "([\w.]+)"', text))
     path = (re.findall(r"given class_path '([\w.]+)'", text) or [""])[-1]
+    kind = path.rpartition(".")[2]
     inner = re.split(r"(?:Parser key \"[\w.]+\"|given class_path '[\w.]+'|Errors): (?:- )?", text)[-1]
     cause = re.split(r" - | Given value", inner)[0]
     if found := re.search(r"import path string: (\S+)", cause):
-        kind = key.rpartition(".")[2]
-        known = classes.get(kind) or [name for kinds in classes.values() for name in kinds]
-        return f"{key}: unknown {kind} {found[1]!r}{nearest(found[1], known)}{see}"
+        takes = key.rpartition(".")[2]
+        known = classes.get(takes) or [name for kinds in classes.values() for name in kinds]
+        return f"{key}: unknown {takes} {found[1]!r}{nearest(found[1], known)}{see}"
     if found := re.search(r"(?:Option '|unrecognized arguments: --|Key ')([\w.-]+)", cause):
         name = ".".join(filter(None, (key, found[1])))
-        if path:
-            kind = path.rpartition(".")[2]
+        if kind:
             return f"{name}: {kind} has no {found[1]}{_inner_option(found[1], key, path, classes)}{see}"
         options = [option.lstrip("-") for action in parser._actions for option in action.option_strings]
         return f"{'--' * ('nrecog' in cause)}{name}: unknown option{nearest_option(name, options)}{see}"
     if found := re.search(r"arguments are required: (.*)", cause):
-        if path:
+        if kind:
             first = found[1].split(",")[0].strip()
-            return f"{key}: {path.rpartition('.')[2]} needs {found[1].strip()}; give --{key}.{first}{see}"
+            return f"{key}: {kind} needs {found[1].strip()}; give --{key}.{first}{see}"
         listed = ", ".join(f"--{name}".replace("_", "-") for name in found[1].split(", "))
         return f"{listed}: needed{', here or in a --config FILE' * ('--config' in parser._option_string_actions)}{see}"
-    if found := re.search(r"subclass of (\w+)\. Got value: None", cause):
-        return f"{key}: expected a {found[1]}, not null{see}"
-    if found := re.search(r"Expected an? (<class '\w+'>|typing\.Literal\[.*?\])", cause):
-        expected = re.sub(r"<class '(\w+)'>", lambda kind: WORDS.get(kind[1], kind[1]), found[1])
+    types = r"(?:Expected an?|Not a valid) (<class '\w+'>|typing\.Literal\[.*?\]|subclass of \w+(?=\. Got value: None))"
+    if found := re.search(types, cause):
+        words = {kind.__name__: word for kind, word in WORDS.items()}
+        expected = re.sub(r"<class '(\w+)'>", lambda kind: words.get(kind[1], kind[1]), found[1])
+        expected = expected.replace("subclass of", "a")
         expected = re.sub(r", (?=[^,]*$)", " or ", re.sub(r"typing\.Literal|['\[\]]", "", expected))
         given = re.findall(r"(?:Got value: |val='|Given value: )([^\s')]+)", inner)
         shown = "" if not given else f", not {'null' if given[-1] == 'None' else given[-1]}"
@@ -160,10 +158,7 @@ def nearest_option(name: str, options: Sequence[str]) -> str:
     """Suggest an option for an unknown one: transformers' name of it, or a similar name.
 
     >>> nearest_option("encoder_lr", ["sampler", "optimization.encoder_lr"])
-    " (did you mean '--optimization.encoder_lr'?)"
+    " (did you mean '--optimization.encoder-lr'?)"
     """
-    if (ours := TRANSFORMERS.get(name)) in options:
-        return f" (did you mean '--{ours}'?)"
-    ends = [option for option in options if option.endswith(("." + name, "_" + name))]
-    first = name.partition(".")[0]
-    return nearest(name, ends or options).replace("'", "'--", 1) or nearest(first, options).replace("'", "'--", 1)
+    suggestion = nearest(TRANSFORMERS.get(name, name), options) or nearest(name.partition(".")[0], options)
+    return suggestion.replace("'", "'--", 1).replace("_", "-")

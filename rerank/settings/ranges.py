@@ -70,9 +70,9 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
 
 
 @functools.cache
-def annotations_of(kind: Callable[..., Any]) -> dict[str, Any]:
+def annotations_of(kind: Any) -> dict[str, Any]:
     """Evaluate the annotations of a class's or function's arguments, except those that only type checkers know."""
-    function: Any = kind.__init__ if isinstance(kind, type) else kind  # type: ignore[misc]
+    function = kind.__init__ if isinstance(kind, type) else kind
     names = getattr(function, "__globals__", {})
     annotations: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind).parameters.items():

@@ -136,7 +136,7 @@ LISTNET = [*START, "--loss=ListNet"]
     [
         (["train"], "--data, --model, --output: needed, here or in a --config FILE"),
         (["train", "--loss=SmoothI"], "loss: unknown loss 'SmoothI' (did you mean 'SmoothINDCG'?)"),
-        (["train", "--lr=1"], "did you mean '--optimization.encoder_lr'?"),
+        (["train", "--lr=1"], "did you mean '--optimization.encoder-lr'?"),
         (["retrieve"], "--output: needed"),
         (["experiment"], "--output, --base, --methods: needed"),
         (["lists"], "FOLDER: missing; see rerank lists --help"),
@@ -158,7 +158,7 @@ LISTNET = [*START, "--loss=ListNet"]
         ([*LISTNET, "--tracker=x"], "tracker: expected a list, not x"),
         ([*START, "--num_train_epochs=1"], "--num_train_epochs: unknown option (did you mean '--epochs'?)"),
         ([*START, "--bf16"], "(did you mean '--precision'?)"),
-        ([*START, "--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder_lr'?"),
+        ([*START, "--optimisation.encoder_lr=1"], "did you mean '--optimization.encoder-lr'?"),
         ([*DATA_ALONE, "--model.name=m"], "model: "),
         ([*DATA_ALONE, "--model=CrossEncoder"], "model: CrossEncoder needs name; give --model.name"),
     ],
