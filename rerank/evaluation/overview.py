@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,6 @@ from rerank.evaluation.measures import Evaluator, PerQuery, parse_measures, pool
 from rerank.evaluation.render import queries_sentence
 from rerank.lists.view import Lists
 from rerank.progress import screen, tqdm
-from rerank.storage.arrow import Array
 
 ROWS = 65_536
 """Candidates in memory at a time."""
@@ -84,19 +83,20 @@ def overview(lists: Lists, measures: str | None = None) -> Overview:
     for name in tqdm(names, desc="systems", disable=None, delay=2):
         known = ~np.isnan(lists.column(name))
         queries = len(np.unique(np.repeat(np.arange(len(lists)), lists.lengths)[known]))
-        measured = _measured(lists, chosen, lambda some, name=name: name)  # type: ignore[misc]
+        measured = _measured(lists, chosen, name)
         counts = {"candidates": known.sum(), "queries": queries}
         rows[f"{name} (order)" if name == lists.store.order else name] = counts | (measured.mean if measured else {})
-    if best := _measured(lists, chosen, lambda some: some.grades.astype(np.float32)):
+    if best := _measured(lists, chosen):
         rows[BEST] = {"candidates": lists.size, "queries": np.count_nonzero(lists.lengths)} | best.mean
     systems = DataFrame.from_dict(rows, orient="index", columns=None if rows else ["candidates", "queries"])
     return Overview(lists, systems, best)
 
 
-def _measured(lists: Lists, measures: Sequence[Measure], scores: Callable[[Lists], Array | str]) -> PerQuery | None:
-    """Measure a ranking of the judged lists; None if there are none."""
+def _measured(lists: Lists, measures: Sequence[Measure], column: str | None = None) -> PerQuery | None:
+    """Measure a column's ranking of the judged lists, or the ranking by grade; None if there are no such lists."""
     parts = []
     for some in lists.in_blocks(ROWS):
         if judged := {query: grades for query, grades in (some.qrels or {}).items() if grades}:
-            parts.append(Evaluator(judged, measures)(some.run(scores(some)), warn=False))
+            run = some.run(column or some.grades.astype(np.float32))
+            parts.append(Evaluator(judged, measures)(run, warn=False))
     return pool(parts) if parts else None

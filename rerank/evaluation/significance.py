@@ -5,7 +5,7 @@ Every function takes differences (run minus baseline, one per query) from :func:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -34,47 +34,28 @@ ALPHA = 0.05
 """Significance level."""
 
 
-def paired_t(difference: np.ndarray) -> float:
-    """Compute the two-sided p-value of the paired t-test.
+def p_value(test: Test, difference: np.ndarray, seed: int = SEED) -> float:
+    """Compute the two-sided p-value of a test over queries.
 
-    NaN for fewer than two queries, or equal differences: their variance is unknown, not 0.
-    """
-    if len(difference) < 2 or difference.std(ddof=1) < ROUNDING:
-        return float("nan")
-    from scipy.stats import ttest_1samp
+    The Wilcoxon test leaves out ties. The randomisation test of the mean (Smucker et al. 2007) is exact for at most
+    10,000 assignments of signs to the differences; otherwise that many are drawn, and the observed one counts as one
+    more, so that p is never 0.
 
-    return float(ttest_1samp(difference, 0.0).pvalue)
-
-
-def wilcoxon(difference: np.ndarray) -> float:
-    """Compute the two-sided p-value of the Wilcoxon signed-rank test without ties; NaN if every query is a tie."""
-    if not difference.any():
-        return float("nan")
-    from scipy.stats import wilcoxon as signed_rank
-
-    return float(signed_rank(difference.round(10)).pvalue)  # .3 - .2 and .2 - .1 share a rank
-
-
-def randomisation(difference: np.ndarray, seed: int = SEED) -> float:
-    """Compute the two-sided p-value of the randomisation test on the mean (Smucker et al. 2007).
-
-    NaN for fewer than two queries, or if every query is a tie. Exact for at most 10,000 assignments of signs to the
-    differences; otherwise that many are drawn, and the observed one counts as one more, so that p is never 0.
+    Returns:
+        The p-value; NaN for fewer than two queries, if every query is a tie, and for the t-test if all differences are
+        equal: their variance is unknown, not 0.
     """
     if len(difference) < 2 or not difference.any():
         return float("nan")
-    from scipy.stats import permutation_test
+    from scipy import stats
 
-    values = np.sort(difference)  # the order of queries has no influence
-    options = {"permutation_type": "samples", "n_resamples": 10_000, "batch": max(1, 2_000_000 // len(values))}
-    return float(permutation_test((values,), np.mean, rng=seed, **options).pvalue)
-
-
-def p_value(test: Test, difference: np.ndarray) -> float:
-    """Compute the p-value of a test over queries."""
-    tests: Mapping[str, Callable[[np.ndarray], float]]
-    tests = {"t-test": paired_t, "wilcoxon": wilcoxon, "randomisation": randomisation}
-    return tests[test](difference)
+    if test == "wilcoxon":
+        return float(stats.wilcoxon(difference.round(10)).pvalue)  # .3 - .2 and .2 - .1 share a rank
+    if test == "randomisation":
+        values = np.sort(difference)  # the order of queries has no influence
+        options = {"permutation_type": "samples", "n_resamples": 10_000, "batch": max(1, 2_000_000 // len(values))}
+        return float(stats.permutation_test((values,), np.mean, rng=seed, **options).pvalue)
+    return float("nan") if difference.std(ddof=1) < ROUNDING else float(stats.ttest_1samp(difference, 0.0).pvalue)
 
 
 def correct(p_values: Sequence[float] | np.ndarray, method: Correction = "none") -> np.ndarray:

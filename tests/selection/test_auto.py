@@ -15,7 +15,7 @@ from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
-from rerank.evaluation.significance import correct, paired_t
+from rerank.evaluation.significance import correct, p_value
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
 from rerank.models.contract import TRAINED_ON, read_contract, write_contract
@@ -141,12 +141,12 @@ def test_model_is_chosen_only_if_significantly_better(
         models = [Candidate(f"m{i}", (("good", 1.0),), base + gain + 0.1 * noise, "m") for i, gain in enumerate(gains)]
         comparison.candidates = [column, Candidate("worse", (("bad", 1.0),), base - 0.1), *models]
         found = comparison.finish()
-        p = [paired_t(gain + 0.1 * noise) for gain in gains]
+        p = [p_value("t-test", gain + 0.1 * noise) for gain in gains]
         assert found.table["p"].dropna().to_list() == pytest.approx(correct(p, "holm"))
         return found.chosen, found.table["p"].dropna().to_list()
 
     assert chosen(0.2)[0] == "m0" and chosen(-0.2)[0] == "bm25" and chosen(0.1, 0.3)[0] == "m1"
-    gain = next(g for g in np.linspace(0, 0.2, 400) if g > 0 and 0.02 < paired_t(g + 0.1 * noise) < 0.04)
+    gain = next(g for g in np.linspace(0, 0.2, 400) if g > 0 and 0.02 < p_value("t-test", g + 0.1 * noise) < 0.04)
     assert chosen(gain)[0] == "m0"
     name, p = chosen(gain, gain)
     assert (name, p[0] > 0.05) == ("bm25", True), "Holm's correction counts all models"
