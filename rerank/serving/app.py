@@ -83,7 +83,7 @@ class Service:
                 body = Body(await self.read(request))
                 arrived = True
                 ranker = self.ranker(body)
-                scores = await self.scores(request, ranker, body)
+                scores = await self.scores(ranker, body)
         except TimeoutError as error:
             if arrived:
                 raise HTTPException(503, f"no scores within {limits.timeout:g} seconds; try again later") from error
@@ -132,8 +132,8 @@ class Service:
             raise HTTPException(404, f"model: unknown model {reprlib.repr(name)}{known}")
         return self.rankers[name]
 
-    async def scores(self, request: Request, ranker: Ranker, body: Body) -> Array:
-        """Score in the one thread, in the order of arrival; a request whose client disconnects leaves the queue."""
+    async def scores(self, ranker: Ranker, body: Body) -> Array:
+        """Score in the one thread, in the order of arrival; a request that times out leaves the queue."""
 
         def score() -> Array:
             started = time.perf_counter()
@@ -142,18 +142,7 @@ class Service:
             self.metrics[f'rerank_scoring_seconds_total{{model="{ranker.name}"}}'] += time.perf_counter() - started
             return found
 
-        work = self.thread.submit(score)
-        waiting = asyncio.wrap_future(work)
-        gone = asyncio.ensure_future(request.receive())
-        try:
-            await asyncio.wait((waiting, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise ClientDisconnect
-            return waiting.result()
-        finally:
-            work.cancel()  # at once: cancelling the wrapper alone takes effect in the loop's next turn
-            waiting.cancel()
-            gone.cancel()
+        return await asyncio.get_running_loop().run_in_executor(self.thread, score)
 
     def check_key(self, request: Request) -> None:
         """Require the key, if there is one."""

@@ -9,7 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,10 +53,6 @@ class Client:
         )
         assert sorted(one["index"] for one in results) == list(range(len(documents)))
         return [one["relevance_score"] for one in sorted(results, key=lambda one: one["index"])]
-
-    def together(self, bodies: list[Any]) -> list[tuple[int, Any]]:
-        with ThreadPoolExecutor(len(bodies)) as pool:
-            return list(pool.map(self.ask, bodies))
 
     def metrics(self) -> dict[str, float]:
         """Counts by their names with labels; every line is as Prometheus writes it."""

@@ -51,19 +51,7 @@ def test_timed_out_requests_leave_the_queue(rankers: dict[str, Ranker]) -> None:
                 assert status == 503 and "within 2 seconds" in answer["message"]
         client.until("rerank_requests_inside", 0)
         assert client.ask(GOOD)[0] == 200
-
-
-def test_vanished_clients_are_not_scored(rankers: dict[str, Ranker]) -> None:
-    with thread(rankers, Limits()) as client:
-        with SCORING_LOCK:
-            for _ in range(3):
-                connection, rest = client.half(BODY)
-                connection.sendall(rest)
-                client.until("rerank_requests_inside", 1)
-                connection.close()
-                client.until("rerank_requests_inside", 0)
-        assert client.ask(GOOD)[0] == 200
-        assert client.metrics()['rerank_documents_total{model="text"}'] == 4  # of the first, and the last
+        assert client.metrics()['rerank_documents_total{model="text"}'] == 4, "the second and third were not scored"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
