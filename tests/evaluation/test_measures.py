@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation.measures import check_overlap, evaluate, pool
+from rerank.evaluation.measures import evaluate, pool
 from rerank.evaluation.providers import expected_reciprocal_rank
 from rerank.retrieval.runs import Scored, read_run
 from tests.evaluation.random_runs import random_qrels, random_run, untied
@@ -217,12 +217,3 @@ def test_pooled_folds_are_the_whole(empty: str) -> None:
     assert sorted(pooled.queries) == sorted(queries)
     assert sorted(pooled.missing) == sorted(whole.missing)
     assert pooled.without_relevant.sum() == whole.without_relevant.sum()
-
-
-def test_overlap() -> None:
-    qrels = {"q1": {"d1": 0}, "q2": {"d2": 1}}
-    check_overlap({"q1": [Scored("d9", 2.0), Scored("d1", 1.0)], "x": []}, qrels)
-    check_overlap({"q2": {"d2": 1.0}}, qrels)
-    for run, example in (({"1": {"d1": 1.0}}, "1 d1"), ({"q1": [], "q2": {"1": 1.0}}, "q2 1"), ({}, "nothing")):
-        with pytest.raises(UserError, match=rf"a.trec: none of its documents \({example}, .* b.qrels"):
-            check_overlap(run, qrels, "a.trec", "b.qrels")  # type: ignore[arg-type]
