@@ -1,4 +1,4 @@
-"""Arguments of a wrong type, beyond what they may be, or unknown: each is one line that names it, before any work."""
+"""Arguments of a wrong type, out of range or unknown are named in one line, before any work."""
 
 from __future__ import annotations
 
@@ -18,21 +18,18 @@ NAN, INF = float("nan"), float("inf")
 
 
 class Things:
-    """What the cases use."""
+    """Holds lists and models for the cases."""
 
     def __init__(self, folder: Path, model: Path) -> None:
-        self.folder, self.name = folder, str(model)
+        self.folder = folder
         self.frame = make_lists(folder / "made", [4] * 6).to_dataframe()
         self.lists = rerank.Lists.from_dataframe(self.frame)
         self.unjudged = rerank.Lists.from_dataframe(self.frame.drop(columns="grade"))
-        self.model, self.start = self.text(), self.text(start="bm25")
+        self.model = rerank.CrossEncoder(str(model), query_length=8, document_length=24)
         self.vectors, self.network = (rerank.MLP(hidden=[4], columns=["bm25"]) for _ in range(2))
         self.network.prepare(self.lists, 42)
         (folder / "full").mkdir()
         (folder / "full" / "letter.txt").write_text("dear")
-
-    def text(self, **settings: Any) -> rerank.CrossEncoder:
-        return rerank.CrossEncoder(self.name, **{"query_length": 8, "document_length": 24} | settings)
 
     def train(self, model: Any = None, lists: Any = None, loss: Any = "usual", **settings: Any) -> Any:
         loss = rerank.SmoothINDCG() if isinstance(loss, str) and loss == "usual" else loss
@@ -47,9 +44,7 @@ class Things:
 
 
 CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
-    # train
     "a dictionary of rates": (lambda t: t.train(optimization={"head_lr": 1e-3}), r"expected an Optimization"),
-    "a monitor that is a list": (lambda t: t.train(monitor=["nDCG@10"]), r"monitor: expected text"),
     "no training lists": (lambda t: t.train(lists=t.lists.select([])), r"lists: .* has no lists"),
     "validation lists without judgments": (lambda t: t.train(validation=t.unjudged), r"validation: .* no judgments"),
     "the training lists to validate on": (lambda t: t.train(validation=t.lists, output=t.folder / "same"), r"6 of 6"),
@@ -59,55 +54,41 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
         lambda t: t.train(rerank.LightGBM(columns=["bm25"]), select_epoch_by="last"),
         r"select_epoch_by: is for networks",
     ),
-    "a term of a name": (lambda t: rerank.Term("MSE"), r"Term\.loss: expected a Loss, not 'MSE'"),  # type: ignore[arg-type]
     "a target that is not there": (
         lambda t: t.train(loss=rerank.Term(rerank.MSE(), target="teacher"), output=t.folder / "target"),
         r"has no column 'teacher'; there are bm25",
     ),
-    # models
     "a name that nobody has": (lambda t: rerank.CrossEncoder("nobody/such-model"), r"such-model: neither a folder"),
     "a folder without a model": (lambda t: rerank.CrossEncoder(str(t.folder / "full")), r"not a model folder"),
-    # evaluate
-    "scores in words": (lambda t: t.evaluate(["a"] * 24), r"x: expected numbers, or the name of a column"),
-    "scores that are NaN": (lambda t: t.evaluate(np.full(24, NAN)), r"not a number"),
-    # models in use
-    "a frame to rerank": (lambda t: t.rerank(t.frame), r"lists: expected a rerank\.Lists or its folder"),
     "an untrained network": (
         lambda t: rerank.rerank_lists(t.vectors, t.lists),
         r"model: MLP is not trained; train it first",
     ),
-    "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
     "columns that are not read": (lambda t: t.model.rank("a", ["b"], columns={"bm25": [1.0]}), r"columns: .*none"),
-    # lists
     "a folder that is not there": (lambda t: rerank.Lists.open("nowhere"), r"not a lists folder"),
-    "a column that the lists lack": (lambda t: t.lists.column("splade"), r"has no column 'splade'; there are bm25"),
     "scores of other lists": (lambda t: t.lists.run(np.zeros(2)), r"the shape \[2\]; .* has 24 candidates"),
-    # judgments and runs
-    "judgments that are a list": (
-        lambda t: as_qrels({"1": ["a"] * 1000}),
-        r"^[^\n]{,60}expected a dictionary from document ids[^\n]{,80}$",  # the list itself is not in it
-    ),
-    "a run with a document twice": (lambda t: rerank.as_run({"1": [("a", 2), ("a", 1)]}), r"document 'a' twice"),
-    # retrieve
-    "an unknown collection": (lambda t: rerank.retrieve("beir/scifcat/train"), r"did you mean 'beir/scifact/train'"),
-    # evaluate
     "no judgments": (lambda t: rerank.evaluate(t.unjudged, {"ours": np.zeros(24)}), r"has no judgments"),
     "a baseline that there is not": (lambda t: t.evaluate(baseline="bm52"), r"bm52: .* \(did you mean 'bm25'"),
     "a column or run file that is not there": (
         lambda t: rerank.evaluate(t.lists, ["bm26"]),
         r"bm26: no such run file, nor a column \(did you mean 'bm25'\?\); there are bm25",
     ),
-    "two monitors": (lambda t: t.train(monitor="nDCG@10 AP"), r"monitor: takes one measure, not nDCG@10 AP"),
     "a name for a model": (lambda t: t.train("MiniLM"), r"model: expected a model .* not 'MiniLM'"),
     "an experiment that is not there": (lambda t: rerank.experiment("x.yaml"), r"x\.yaml: no such file"),
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
-    # what other libraries call it
     "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…\)"),
-    # models in use
-    "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
     "features without lists": (lambda t: t.network.predict([[0.5, 1.0]]), r"expected lists, not \[\[0\.5, 1\.0\]\]"),
+    "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
+    "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
+    "scores in words": (lambda t: t.evaluate(["a"] * 24), r"x: expected numbers, or the name of a column"),
+    "a frame to rerank": (lambda t: t.rerank(t.frame), r"lists: expected a rerank\.Lists or its folder"),
+    "two monitors": (lambda t: t.train(monitor="nDCG@10 AP"), r"monitor: takes one measure, not nDCG@10 AP"),
+    "judgments that are a list": (
+        lambda t: as_qrels({"1": ["a"] * 1000}),
+        r"^[^\n]{,60}expected a dictionary from document ids[^\n]{,80}$",  # the list itself is not in it
+    ),
 }
-"""What is wrong, the call, and what its line has to say."""
+"""Each fault has a call, and a pattern of its line."""
 
 FILES = (
     "a folder that is not there",

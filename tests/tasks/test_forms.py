@@ -1,4 +1,4 @@
-"""Runs and judgments in the forms that people have them."""
+"""Runs and judgments are read in the forms that people have them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCORES = st.dictionaries(
 
 @given(SCORES)
 def test_as_run_is_the_same_for_every_form(scores: dict[str, dict[str, float]]) -> None:
-    """Ties as trec_eval has them: by descending id, whatever the form, and as a file without them is read."""
+    """Ties are ordered by descending id, as in trec_eval, in every form."""
     from ir_measures import ScoredDoc
 
     best = lambda ranked: sorted(ranked.items(), key=lambda item: (item[1], item[0]), reverse=True)  # noqa: E731
@@ -38,14 +38,14 @@ def test_as_run_is_the_same_for_every_form(scores: dict[str, dict[str, float]]) 
 
 
 @pytest.mark.parametrize("names", [("query_id", "doc_id", "relevance"), ("qid", "docno", "label"), ("a", "b", "c")])
-def test_judgments_of_any_names(names: tuple[str, str, str]) -> None:
+def test_as_qrels_reads_frames_with_any_names(names: tuple[str, str, str]) -> None:
     frame = pd.DataFrame({names[0]: [1, 1, 2], names[1]: ["x", "y", "x"], names[2]: [2.0, 0.0, -1.0]})
     told = dict(zip(("query_id", "doc_id", "grade"), names, strict=True)) if names[0] == "a" else None
     expected = {"1": {"x": 2, "y": 0}, "2": {"x": -1}}
     assert as_qrels(frame, told) == as_qrels(expected) == expected
 
 
-def test_ir_measures_judgments_and_data_sets() -> None:
+def test_as_qrels_reads_ir_measures_and_data_sets() -> None:
     from datasets import Dataset
     from ir_measures import Qrel
 
@@ -55,7 +55,7 @@ def test_ir_measures_judgments_and_data_sets() -> None:
     assert as_qrels(Dataset.from_dict(rows)) == expected
 
 
-def test_scored_documents_are_a_run_next_to_lists() -> None:
+def test_evaluate_reads_scored_documents_next_to_arrays() -> None:
     from ir_measures import ScoredDoc
 
     lists = rerank.Lists.from_dataframe({"query_id": [1, 1], "doc_id": ["a", "b"], "grade": [1, 0], "bm25": [2.0, 1.0]})
@@ -64,25 +64,7 @@ def test_scored_documents_are_a_run_next_to_lists() -> None:
     assert [table.mean["RR"] for table in found.tables.values()] == [0.5, 0.5]
 
 
-def test_lists_from_what_people_have(tmp_path: Path) -> None:
-    """Rows, columns, files, a row a query with its documents in a list: the same lists."""
-    from datasets import Dataset
-
-    frame = pd.DataFrame({"query": ["x", "x", "y"], "passage": ["s", "t", "s"], "label": [1, 0, 2]})
-    expected = rerank.Lists.from_dataframe(frame).to_dataframe()
-    assert expected["query"].tolist() == ["x", "x", "y"] and expected["grade"].tolist() == [1, 0, 2]
-    assert expected["query_id"].nunique() == 2 and expected["doc_id"].nunique() == 2
-    frame.to_parquet(tmp_path / "f.parquet")
-    frame.to_csv(tmp_path / "f.csv", index=False)
-    frame.to_json(tmp_path / "f.jsonl", orient="records", lines=True)
-    listwise = Dataset.from_dict({"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [2]]})
-    forms = [frame.to_dict("list"), frame.to_dict("records"), Dataset.from_pandas(frame), listwise]
-    forms += [tmp_path / name for name in ("f.parquet", "f.csv", "f.jsonl")]
-    for form in forms:
-        pd.testing.assert_frame_equal(rerank.Lists.from_dataframe(form).to_dataframe(), expected)
-
-
-def test_texts_of_ones_own_are_searched(home: Path) -> None:
+def test_retrieve_searches_texts_in_memory(home: Path) -> None:
     documents = {"d1": "a wing gives lift", "d2": "a jet engine", "d3": "the lift of a wing of a jet"}
     own = rerank.Texts(documents, {"q1": "lift", "q2": "engine"}, {"q1": {"d1": 1, "d3": 2}, "q2": {"d2": 1}})
     lists = rerank.retrieve(own, depth=10)
