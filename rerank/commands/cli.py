@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from rerank import __version__, tasks
 from rerank.commands.candidates import add, lists, retrieve
+from rerank.commands.experiment import experiment
 from rerank.commands.options import EMPTY, HELP, PAGES, command_parser, help_page, options_of
-from rerank.commands.rankers import auto, evaluate, experiment, rerank, train
+from rerank.commands.rankers import auto, evaluate, rerank, train
 from rerank.commands.show import show
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
@@ -73,7 +74,8 @@ def run(argv: Sequence[str]) -> None:
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment"):
-        COMMANDS[argv[0]](argv[1:])
+        if COMMANDS[argv[0]](argv[1:]):
+            sys.exit(1)
     else:
         name, *words = argv
         page = PAGES.get(name, EMPTY)

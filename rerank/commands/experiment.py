@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 from rerank.commands.options import HELP, PAGES, help_page, shell_like
 from rerank.errors import UserError
-from rerank.experiments.config import ExperimentConfig
 from rerank.progress import log, log_file
 from rerank.settings.configs import join_configs
 from rerank.settings.parser import add_config, make_parser, parse
@@ -16,10 +15,13 @@ from rerank.storage.locks import exclusive_lock
 
 
 def experiment(argv: Sequence[str]) -> int:
-    """Compare methods over folds and seeds: train all, choose on validation, measure on test, make tables.
+    """Compare methods over folds and seeds, from a YAML file to tables.
 
-    Resumes where it was interrupted. Options may set keys of all runs: ``--base.data.path=DIR``.
+    All are trained, chosen on validation and measured on test; an interrupted experiment resumes. Options may set keys
+    of all runs: ``--base.data.path=DIR``.
     """
+    from rerank.experiments.config import ExperimentConfig
+
     parser = make_parser("experiment", experiment)
     add_config(parser)
     parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the runs")
@@ -34,7 +36,7 @@ def experiment(argv: Sequence[str]) -> int:
     print_config = {"--print_config", "--print-config"} & set(words)
     options = parse(parser, shell_like(parser, [word for word in words if word not in print_config]))
     dry_run, share, _ = (options.pop(key) for key in ("dry_run", "share", "config"))
-    config: ExperimentConfig = ExperimentConfig(**vars(parser.instantiate(options)))
+    config = ExperimentConfig(**vars(parser.instantiate(options)))
     if print_config:  # the parser's own would take the quotes off a preset "1024"
         import yaml
 

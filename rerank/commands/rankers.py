@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
@@ -104,11 +103,3 @@ def evaluate(
         with atomic_write(path) as output:
             output.write(write(comparison))
     print(comparison.text(), end="")
-
-
-def experiment(argv: Sequence[str]) -> None:
-    """Compare methods over folds and seeds, from a YAML file to tables."""
-    from rerank.commands.experiment import experiment as run_experiment
-
-    if run_experiment(argv):
-        sys.exit(1)
