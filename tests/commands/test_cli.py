@@ -1,4 +1,4 @@
-"""The commands, started as a user starts them."""
+"""Commands run as a user starts them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.forked import Command
 def test_commands_go_from_retrieval_to_table(
     tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """BM25, training, reranking, evaluation: each station by its command."""
+    """Each step has its command: BM25, training, reranking, evaluation."""
     collection = write_collection(tmp_path / "c", queries=20, documents=200)
     lists, run = tmp_path / "lists", tmp_path / "run"
     assert main(["retrieve", "--collection", collection, "--depth", "30", "--output", str(lists)]) == 0

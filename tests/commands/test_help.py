@@ -1,4 +1,4 @@
-"""What people see before anything runs: help, lists of what there is, and refusals."""
+"""Help, lists of names and refusals are readable."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ for words in {[*shown]!r}:
 def test_command_help_fits_80_columns_without_markup_and_types(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its examples and groups name options that there are."""
+    """Examples and groups name existing options."""
     monkeypatch.setenv("COLUMNS", "80")
     assert main([command, "--help"]) == 0
     text = capsys.readouterr().out

@@ -10,7 +10,7 @@ from tests.evaluation.random_runs import random_qrels, random_run
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``qrels``, two first stages called ``run.trec`` and a model's run."""
+    """Write ``qrels``, two first stages called ``run.trec`` and a model's run."""
     folder = tmp_path_factory.mktemp("evaluate")
     qrels = random_qrels(7, queries=30)
     lines = [f"{query} 0 {doc} {grade}\n" for query, grades in qrels.items() for doc, grade in grades.items()]

@@ -1,4 +1,4 @@
-"""Random runs and qrels with everything that goes wrong in real ones: ties, gaps, negative grades, empty queries."""
+"""Draw runs and qrels with ties, gaps, negative grades and empty queries, as real ones have them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def random_run(seed: int, queries: int = 12, documents: int = 40, ties: bool = T
 
 
 def untied(run: Run) -> dict[str, dict[str, float]]:
-    """The same order without ties, for tools that break them by document id."""
+    """Remove ties but keep the order, for tools that break ties by document id."""
     return {
         query: {document.id: float(len(ranking) - i) for i, document in enumerate(ranking)}
         for query, ranking in run.items()

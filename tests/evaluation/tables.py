@@ -1,4 +1,4 @@
-"""Values per query that are made up."""
+"""Make up values per query."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rerank.evaluation.measures import PerQuery, parse_measures
 
 
 def per_query(measures: str, values: np.ndarray, queries: Sequence[str] | None = None) -> PerQuery:
-    """A run's values ``[measures, queries]``; where they are NaN, nothing is relevant and the query is left out."""
+    """Make a run's values ``[measures, queries]``; queries with NaN have no relevant documents."""
     lacking = np.isnan(values)
     names = tuple(queries or map(str, range(values.shape[1])))
     return PerQuery(tuple(parse_measures(measures)), names, values, (), lacking, "drop" if lacking.any() else "0")

@@ -1,4 +1,4 @@
-"""Logistic calibration: maximum likelihood, and what cannot be calibrated."""
+"""Logistic calibration maximises the likelihood, and refuses data without a maximum."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rerank.evaluation.calibration import Calibration, calibration_error, fit
 
 
 def drawn(seed: int, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, and relevance drawn with probability σ(2 s − 1)."""
+    """Draw scores, and relevance with probability σ(2 s − 1)."""
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=n)
     return scores, rng.random(n) < 1 / (1 + np.exp(1 - 2 * scores))
@@ -19,7 +19,7 @@ def drawn(seed: int, n: int = 2000) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1e-3, 50.0), (1e4, -3e6)])
 def test_fit_solves_the_score_equations(seed: int, scale: float, shift: float) -> None:
-    """At the maximum, residuals sum to 0, also when they are weighted with the scores."""
+    """Residuals sum to 0 at the maximum, also when they are weighted with the scores."""
     scores, relevant = drawn(seed)
     calibration = fit(scale * scores + shift, relevant, 1)
     residuals = calibration(scale * scores + shift) - relevant

@@ -24,7 +24,7 @@ class Design(NamedTuple):
     residual: float
 
     def difference(self, rng: np.random.Generator, truth: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """``[S, Q]`` where methods differ by ``truth``, with heavy tails over queries; and the queries' folds."""
+        """Draw differences ``[S, Q]`` around ``truth``, with heavy tails over queries, and the queries' folds."""
         folds = np.arange(self.queries) % self.folds
         difference = truth + self.query * rng.standard_t(4, self.queries) / np.sqrt(2)
         difference = difference + self.training * rng.standard_normal((self.seeds, self.folds))[:, folds]
@@ -48,7 +48,7 @@ trials_of = pytest.mark.parametrize("trials", [250, pytest.param(3000, marks=pyt
 @trials_of
 @pytest.mark.parametrize("name", DESIGNS)
 def test_intervals_hold_the_truth_as_often_as_they_say(name: str, trials: int) -> None:
-    """95 of a hundred. Where seeds matter most, three cannot quite tell how much; the rest counts twice elsewhere."""
+    """Intervals contain the truth in 95 of 100 cases, in fewer if seeds matter most, since three tell little."""
     rng = np.random.default_rng(1)
     found = [DESIGNS[name].draw(rng, 0.03, place) for place in range(trials)]
     covered = np.mean([one.interval[0] <= 0.03 <= one.interval[1] for one in found])
@@ -70,7 +70,7 @@ def test_p_belongs_to_the_interval(seeds: int, queries: int, truth: float, seed:
 
 
 def test_folds_that_are_trained_apart_have_an_error_each() -> None:
-    """Two folds of two queries and three seeds: queries' means 0, .2 | .4, .6; seeds' means around each fold's own."""
+    """Two folds have two queries each, with means 0, .2 | .4, .6, and three seeds, with means around the fold's own."""
     of_seeds = np.array([[-0.1, 0.03], [0.0, 0.03], [0.1, -0.06]])
     folds = np.array([0, 0, 1, 1])
     difference = np.array([0.0, 0.2, 0.4, 0.6]) + of_seeds[:, folds]
@@ -83,7 +83,7 @@ def test_folds_that_are_trained_apart_have_an_error_each() -> None:
 
 
 def test_folds_with_one_seed_are_the_units() -> None:
-    """Of equal folds it is the t-test of their means: their queries share a training each."""
+    """The interval is that of a t-test on the means of folds, whose queries share a training."""
     folds = np.repeat(np.arange(5), 40)
     difference = np.random.default_rng(8).normal(0.03, 0.1, (1, 200)) + np.array([0.01, -0.02, 0.0, 0.03, 0.02])[folds]
     means = difference.reshape(5, 40).mean(axis=1)
@@ -95,8 +95,8 @@ def test_folds_with_one_seed_are_the_units() -> None:
     assert found.p == pytest.approx(expected.pvalue, rel=0.2)
 
 
-def test_extremes() -> None:
-    """No queries, one, no difference, the same in each: no variance is seen, which is not to say that there is none."""
+def test_crossed_difference_is_undefined_without_variance() -> None:
+    """No variance is seen without queries, with one, without a difference, or if all are equal; none is claimed."""
     assert np.isnan(crossed_difference(np.zeros((3, 0))).mean)
     for values in (np.zeros((2, 4)), np.full((2, 4), 0.25), np.full((1, 2), 0.25), np.array([[0.1], [0.2], [0.4]])):
         found = crossed_difference(values)

@@ -1,4 +1,4 @@
-"""Names of measures: what is parsed, and what is refused in one line."""
+"""Names of measures are parsed, or refused in one line."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_parse_measures_raises_only_user_errors(text: str) -> None:
     ],
 )
 def test_parse_measures_fails_beyond_numbers_of_evaluators(text: str) -> None:
-    """Of some of them the process would not come back: trec_eval has an array as long as the largest gain."""
+    """trec_eval has an array as long as the largest gain, so some of these would never return."""
     with pytest.raises(UserError) as caught:
         parse_measures(text)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500

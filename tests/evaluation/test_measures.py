@@ -61,7 +61,7 @@ def test_equals_trec_eval_query_by_query(seed: int) -> None:
 
 
 def test_deep_learning_track_2019(shared_data: Path) -> None:
-    """nDCG@10 of BM25 and SPLADE as published with the lists, query by query as trec_eval."""
+    """BM25 and SPLADE have the published nDCG@10, and trec_eval's value on every query."""
     qrels = read_qrels(shared_data / "dl19" / "qrels")
     scorer = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut_10", "map", "P_10"}, relevance_level=2)
     for name, published in [("BM25", 0.5058), ("SPLADE", 0.7308)]:
@@ -177,7 +177,7 @@ def test_negative_grades_are_counted_aloud_and_not_for_infap(caplog: pytest.LogC
 
 
 def test_negative_grades_are_not_judged_for_bpref_and_judged_only() -> None:
-    """As in trec_eval: a and d are unjudged, so c has no judged document above it, and e is not found."""
+    """trec_eval takes a and d for unjudged, so c has no judged document above it, and e is not found."""
     qrels = {"q": {"a": -2, "b": 0, "c": 1, "d": -1, "e": 1}, "negative alone": {"a": -2}}
     run = {"q": {"a": 4.0, "c": 3.0, "b": 2.0}, "negative alone": {"a": 1.0}}
     found = evaluate(run, qrels, "Bpref AP AP(judged_only=True)")
@@ -200,7 +200,7 @@ def test_bad_rankings_are_refused(ranking: list[Scored], said: str) -> None:
         evaluate({"q": ranking}, {"q": {"a": 1}}, "AP")
 
 
-def test_other_refusals() -> None:
+def test_evaluate_fails_without_queries_or_with_an_unknown_policy() -> None:
     with pytest.raises(UserError, match="the qrels hold no query"):
         evaluate({}, {}, "AP")
     with pytest.raises(UserError, match="expected drop, 0 or 1, not 'dropp' \\(did you mean 'drop'"):

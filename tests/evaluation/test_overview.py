@@ -1,4 +1,4 @@
-"""Statistics of lists, against trec_eval and brute force."""
+"""Statistics of lists equal those of trec_eval and brute force."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SYSTEMS = ("bm25", "splade", "dense")
 
 @st.composite
 def judged(draw: st.DrawFn) -> Lists:
-    """Short lists of three systems with gaps and many ties; relevant documents that are no candidates."""
+    """Draw short lists of three systems with gaps, many ties, and relevant documents that are not candidates."""
     pairs = draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 7)), min_size=1, max_size=20, unique=True))
     frame = pd.DataFrame(sorted(pairs), columns=["query_id", "doc_id"]).astype(str)
     for name in SYSTEMS:

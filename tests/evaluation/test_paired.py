@@ -1,4 +1,4 @@
-"""The last lines: the first stage beside what reranks it."""
+"""A ranking is compared with the first stage in one line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_one_query_has_no_verdict_and_equal_rankings_have_no_difference() -> Non
 
 
 def test_rankings_are_compared_on_the_same_queries() -> None:
-    """Reciprocal ranks by hand: 1 and 1/2 against 1/2 and 1/2."""
+    """Reciprocal ranks are 1 and 1/2 against 1/2 and 1/2."""
     qrels = {"a": {"x": 1}, "b": {"x": 1}}
     good, bad = {"x": 2.0, "y": 1.0}, {"x": 1.0, "y": 2.0}
     found = run_difference({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")

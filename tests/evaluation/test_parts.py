@@ -18,7 +18,7 @@ from tests.builders import WORDS
 
 @pytest.fixture
 def sides(tmp_path: Path) -> tuple[Lists, Lists]:
-    """Training and test lists; some of the test queries have relevant documents that training has seen."""
+    """Make training and test lists that share relevant documents of some queries."""
     rows = [
         {"query_id": f"q{i}", "query": WORDS[i], "doc_id": f"d{(i + 3 * j) % 10}", "bm25": 9.0 - j}
         for i in range(12)

@@ -50,7 +50,7 @@ def test_tests_equal_scipys(count: int, seed: int) -> None:
 @few
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=40))
 def test_wilcoxon_takes_equal_differences_of_precisions_for_equal(found: list[tuple[int, int]]) -> None:
-    """.3 − .2 and .2 − .1 differ by rounding: against SciPy on the counts of relevant documents."""
+    """SciPy tests counts of relevant documents, whose differences are exact; .3 − .2 and .2 − .1 are not."""
     run, baseline = np.array(found).T
     if (run != baseline).any():
         expected = scipy.stats.wilcoxon(run - baseline).pvalue

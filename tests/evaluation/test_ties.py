@@ -1,4 +1,4 @@
-"""Tied scores of a run file: trec_eval's order, whatever the file says, and their number."""
+"""Tied scores have trec_eval's order in every form, and are counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rerank.retrieval.runs import Scored, read_run
 
 @pytest.fixture
 def tied(tmp_path: Path) -> tuple[str, str]:
-    """Twenty queries of thirty documents with scores of one digit, ranked by chance among equals."""
+    """Write twenty queries of thirty documents with scores of one digit, in random order among equals."""
     rng = np.random.default_rng(7)
     lines, judged = [], []
     for query in range(20):
@@ -51,7 +51,7 @@ def test_scores_that_are_equal_as_float32_tie() -> None:
 
 
 def tied_lists() -> rerank.Lists:
-    """Thirty queries of six candidates; the first stage ranks two of them equal, the relevant one first in the rows."""
+    """Make thirty queries of six candidates, of which the first stage ranks two equal, the relevant one first."""
     rows = [(f"q{q}", f"d{d}", f"text {d}", int(d == 1), 5.0 - max(d, 2)) for q in range(30) for d in range(6)]
     return rerank.Lists.from_dataframe(
         pd.DataFrame(rows, columns=["query_id", "doc_id", "text", "grade", "engine"]).assign(query=lambda t: t.query_id)
@@ -59,7 +59,7 @@ def tied_lists() -> rerank.Lists:
 
 
 def test_first_stage_has_one_value_everywhere(tmp_path: Path) -> None:
-    """In what training and ``rerank evaluate`` print, and in trec_eval."""
+    """Training, ``rerank evaluate`` and trec_eval agree on it."""
     lists = tied_lists()
     ties = int((np.diff(lists.column("engine").reshape(30, 6)) == 0).sum())
     run = rerank.train(

@@ -28,7 +28,7 @@ def test_two_weights_are_the_best_of_the_grid(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_three_weights_come_near_the_best_of_all(seed: int) -> None:
-    """Against every share in steps of a tenth; and no other share of a single run does better."""
+    """The search nearly reaches a grid of tenths, and no other share of a single run does better."""
     rng = np.random.default_rng(seed)
     qrels = {f"q{query}": {f"d{doc}": int(rng.integers(0, 3)) for doc in range(20)} for query in range(15)}
     runs = []

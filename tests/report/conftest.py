@@ -18,7 +18,7 @@ HOSTILE = [
     "a\u2028b\u2029c\u0000d\u202e e\ufeff\U0001f600",
 ]
 NAME = '"><script>hacked()</script>'
-"""How the second run is called."""
+"""Name of the second run."""
 QUERIES, DOCUMENTS, DEPTH = 8, 30, 20
 
 
@@ -34,7 +34,7 @@ def shuffled(seed: int) -> Run:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``lists`` with hostile texts, runs ``a.trec`` and ``b.trec`` over them."""
+    """Build lists with hostile texts, and the runs ``a.trec`` and ``b.trec`` over them."""
     folder = tmp_path_factory.mktemp("report")
     collection = folder / "collection"
     (collection / "qrels").mkdir(parents=True)
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def report(folder: Path) -> Path:
-    """The page of all that, by the command."""
+    """Write the page with the command."""
     from rerank.commands.cli import run
 
     path = folder / "report.html"

@@ -1,4 +1,4 @@
-"""A page, read as a browser reads it."""
+"""Read a page as a browser does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as a file: valid, self-contained, escaped, bounded, and saying what the runs say."""
+"""The page is valid, self-contained, escaped and bounded, and has the runs' rankings."""
 
 from __future__ import annotations
 

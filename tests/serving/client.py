@@ -1,4 +1,4 @@
-"""A service in a process of its own, or in a thread of this one, and real HTTP to it."""
+"""Run a service in a process or a thread, and send it real HTTP."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE = 120.0
 
 
 class Client:
-    """Asks a service at a port, with headers of its own."""
+    """Client of a service at a port, with headers of its own."""
 
     def __init__(self, port: int, process: Command | None = None, **headers: str) -> None:
         self.port, self.process, self.headers = port, process, headers
@@ -35,7 +35,7 @@ class Client:
         return self._send(Request(f"http://127.0.0.1:{self.port}{path}", headers=self.headers))
 
     def ask(self, body: Any, path: str = "/rerank") -> tuple[int, Any]:
-        """The status and the answer, which is strict JSON; a body that is no bytes is written as JSON."""
+        """Return the status and the answer, which is strict JSON; a body that is not bytes is written as JSON."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **self.headers}
         status, text = self._send(Request(f"http://127.0.0.1:{self.port}{path}", data, headers))
@@ -43,7 +43,7 @@ class Client:
         return status, json.loads(text, parse_constant=_refuse)
 
     def scores(self, model: str, query: str, documents: list[Any], **more: Any) -> list[float]:
-        """Scores in the order of the documents."""
+        """Return scores in the order of the documents."""
         body = {"model": model, "query": query, "documents": documents, **more}
         status, answer = self.ask(body)
         assert status == 200, answer
@@ -55,7 +55,7 @@ class Client:
         return [one["relevance_score"] for one in sorted(results, key=lambda one: one["index"])]
 
     def metrics(self) -> dict[str, float]:
-        """Counts by their names with labels; every line is as Prometheus writes it."""
+        """Return counts by their names with labels; every line has Prometheus's form."""
         found: dict[str, float] = {}
         for line in self.get("/metrics")[1].splitlines():
             match = re.fullmatch(r"([a-z_]+(?:\{[a-z]+=\"[^\"]+\"\})?) ([0-9.e+-]+)", line)
@@ -71,7 +71,7 @@ class Client:
             time.sleep(0.02)
 
     def half(self, body: bytes, path: str = "/rerank") -> tuple[socket.socket, bytes]:
-        """A connection that has sent a request's head and half of its body, and the other half."""
+        """Send a request's head and half of its body; return the connection and the other half."""
         sent = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         sent.sendall(head + body[: len(body) // 2])
@@ -92,7 +92,7 @@ def _refuse(constant: str) -> None:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """What comes until the other side closes, or cuts."""
+    """Receive until the other side closes."""
     received = b""
     with suppress(ConnectionResetError):
         while part := connection.recv(65536):
@@ -105,7 +105,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 @contextmanager
 def process(*words: str | Path, environment: Mapping[str, str] | None = None, port: int = 0) -> Iterator[Client]:
-    """``rerank serve WORDS --port PORT``, which is stopped at the end."""
+    """Run ``rerank serve WORDS --port PORT``, and stop it at the end."""
     command = Command(["serve", *map(str, words), f"--port={port}"], environment)
     end = time.monotonic() + PATIENCE
     try:
@@ -122,7 +122,7 @@ def process(*words: str | Path, environment: Mapping[str, str] | None = None, po
 
 @contextmanager
 def thread(rankers: Mapping[str, Ranker], limits: Limits, key: str | None = None) -> Iterator[Client]:
-    """The same service in a thread, where a test can hold what scoring waits for."""
+    """Run the same service in a thread, so that a test can hold the lock that scoring waits for."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = server_of(rankers, limits, key)
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

@@ -12,7 +12,7 @@ from tests.builders import INSTRUCTED, make_decoder, make_rankers
 
 @pytest.fixture(scope="package")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A ranker of texts of every kind."""
+    """Save a ranker of texts of every kind."""
     place = tmp_path_factory.mktemp("rankers")
     found = make_rankers(place)
     text = rerank.load(found["text"])

@@ -1,4 +1,4 @@
-"""What is answered: the shapes of three APIs, and the scores of ``predict`` and ``rank``, for rankers of every kind."""
+"""Answers have the shapes of three APIs, and the scores of ``predict`` and ``rank``."""
 
 from __future__ import annotations
 

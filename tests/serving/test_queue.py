@@ -1,6 +1,6 @@
-"""Requests that wait: bounded in number and time, and finished before the service ends.
+"""Waiting requests are bounded in number and time, and finish before the service ends.
 
-A test that holds ``SCORING_LOCK`` holds the thread that scores, so that what waits is known.
+A test that holds ``SCORING_LOCK`` holds the thread that scores.
 """
 
 from __future__ import annotations

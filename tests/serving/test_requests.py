@@ -1,4 +1,4 @@
-"""Requests that are refused: bodies, keys, paths, slow and vanishing clients."""
+"""Requests with bad bodies, keys or connections are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import paths in configurations and options: only classes of the right kind are called."""
+"""Import paths in configurations and options call classes of the right kind only."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(*args, **kwargs):
     calls.append((args, kwargs))
 
 class Other:
-    """Of another kind, and it takes everything."""
+    """A class of another kind that takes everything."""
 
     def __init__(self, *args, **kwargs):
         record()

@@ -1,4 +1,4 @@
-"""Values outside the range or type of every annotated argument, from Python, YAML and options."""
+"""Every annotated argument has its range and type checked, from Python, YAML and options."""
 
 from __future__ import annotations
 

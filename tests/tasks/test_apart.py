@@ -13,7 +13,7 @@ from tests.builders import contents, make_lists, train, write_features
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Lists with a run in their folder, another run, judgments, a trained model."""
+    """Make lists with a run in their folder, another run, judgments and a trained model."""
     monkeypatch.chdir(tmp_path)
     make_lists(tmp_path)
     for copy in ("x.trec", "lists/own.trec"):
