@@ -72,7 +72,7 @@ def check_arguments(kind: Callable[..., Any], values: Mapping[str, Any], place: 
 @functools.cache
 def annotations_of(kind: Any) -> dict[str, Any]:
     """Evaluate the annotations of a class's or function's arguments, except those that only type checkers know."""
-    function = kind.__init__ if isinstance(kind, type) else kind
+    function = getattr(kind, "__init__", None) if isinstance(kind, type) else kind
     names = getattr(function, "__globals__", {})
     annotations: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind).parameters.items():
