@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rerank.collections import open_collection
-from rerank.lists.build import build_lists
+from rerank.lists.build import ORDER, build_lists
 from rerank.retrieval.runs import Run, Scored, write_run
 
 HOSTILE = [
@@ -64,7 +64,7 @@ def report(folder: Path) -> Path:
     from rerank.commands.cli import run
 
     path = folder / "report.html"
-    options = {"qrels": folder / "lists", "measures": "nDCG@5 AP", "baseline": "a", "html": path}
+    options = {"qrels": folder / "lists", "measures": "nDCG@5 AP", "baseline": ORDER, "html": path}
     words = [f"--{key}={value}" for key, value in options.items()]
-    run(["evaluate", *words, "--runs", str(folder / "a.trec"), f"{NAME}={folder / 'b.trec'}"])
+    run(["evaluate", *words, "--runs", ORDER, f"{NAME}={folder / 'b.trec'}"])
     return path

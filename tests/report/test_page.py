@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.commands.cli import run
-from rerank.evaluation.measures import evaluate
 from rerank.evaluation.render import Section, TableCell, queries_sentence
-from rerank.lists.view import Lists
+from rerank.lists.build import ORDER
 from rerank.report.page import ENTRIES, LENGTH, TOP, choose, render_page, safe_json
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.evaluation.tables import per_query
@@ -44,10 +42,10 @@ def test_page_is_valid_html_and_asks_for_nothing(report: Path) -> None:
 
 def test_page_holds_what_the_runs_say(report: Path, folder: Path) -> None:
     data = data_of(parsed(report.read_text()))
-    runs = {"a": read_run(folder / "a.trec"), NAME: read_run(folder / "b.trec")}
+    runs = {ORDER: read_run(folder / "a.trec"), NAME: read_run(folder / "b.trec")}
     qrels = read_qrels(folder / "lists" / "qrels.trec")
     texts = {row["_id"]: row["text"] for row in map(json.loads, (folder / "collection/corpus.jsonl").open())}
-    assert data["runs"] == list(runs)
+    assert data["runs"] == list(runs) and data["texts"]
     assert len(data["shown"]) == len(data["queries"]) == len(qrels)
     for i, query in enumerate(data["queries"]):
         entries = {data["documents"][doc][0]: (grade, ranks) for doc, grade, ranks in data["shown"][str(i)]["entries"]}
@@ -116,14 +114,3 @@ def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
         heads = [" ".join(head.text.split()) for head in tree.iter("h2")]
         assert heads == ["Measures", "Query by query"]
         assert not data_of(tree)["texts"]
-
-
-def test_report_of_lists_folder_has_columns_and_texts(folder: Path, tmp_path: Path) -> None:
-    lists, path = Lists.open(folder / "lists"), tmp_path / "x.html"
-    column = lists.store.order
-    runs = [str(column), str(folder / "b.trec")]
-    run(["evaluate", f"--qrels={folder / 'lists'}", "--runs", *runs, "--measures=AP", f"--html={path}"])
-    data = data_of(parsed(path.read_text()))
-    assert data["runs"] == [column, "b"] and data["texts"]
-    expected = evaluate(lists.run(), lists.qrels or {}, "AP")["AP"]
-    assert data["values"][0][0] == pytest.approx(expected.tolist(), abs=1e-5)
