@@ -33,26 +33,21 @@ def question(**more: Any) -> bytes:
 
 BODIES: list[tuple[bytes, int, str]] = [
     (b"", 400, "not JSON"),
-    (b"\xff\xfe{}", 400, "not JSON"),
     (b"[" * 1_000_000, 400, "not JSON"),
     (question(top_n=float("nan")), 400, "NaN is not JSON"),
     (b"null", 400, "not a JSON object"),
-    (b"{}", 400, "documents: expected texts or objects"),
     (question(query=None), 400, "query: expected a text"),
     (question(query="\ud800"), 400, "unpaired surrogates"),
     (question(documents="jet"), 400, "documents: expected texts or objects"),
     (question(documents=["a", None]), 400, "number 1: expected a text"),
     (question(documents=[{"body": "a"}]), 400, "number 0: expected a text"),
     *((question(top_n=value), 400, "top_n: expected a whole number") for value in (0, True, 1.0, "1")),
-    (question(model=7), 400, "model: expected a text"),
     (question(model="../../etc/passwd"), 404, "model: unknown model"),
     (question(raw_scores="yes"), 400, "raw_scores: expected true or false"),
     # fields that would change the scores
     (question(rank_fields=["title"]), 400, "rank_fields: ['title'] is not supported"),
     (question(max_tokens_per_doc=9), 400, "max_tokens_per_doc: 9 is not supported"),
     (question(truncate=False), 400, "truncate: False is not supported"),
-    (question(instruction=7), 400, "instruction: expected a text"),
-    (question(instruction="find wings", model="text"), 400, "instruction"),
     (question(instruction="find wings", model="fusion"), 400, "instruction: fusion reads none"),
     # inputs of other rankers
     (question(model="mixed"), 400, "the ranker reads column bm25"),

@@ -1,4 +1,4 @@
-"""Rankers that mix, wherever models are used: from Python, the command line and PyTerrier."""
+"""Interpolated rankers work like models from Python, the command line and PyTerrier."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WEIGHTS = {"bm25": 0.3, "dense": 0.2}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """Lists with two columns, of which one has gaps; a text model, a ranker of all three, a fusion of the columns."""
+    """Save lists with two columns, one with gaps; a text model, a ranker of all three, and a fusion of the columns."""
     place = tmp_path_factory.mktemp("rankers")
     lists = make_lists(place)
     draw = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_python_and_the_command_line_rank_as_the_fused_run(place: Path, lists: L
 
 @pytest.mark.parametrize("name", ["ranker", "fusion"])
 def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -> None:
-    """By ``rank`` and by PyTerrier."""
+    """Both ``rank`` and PyTerrier rank as the list."""
     ranker: Any = rerank.load(place / name)
     first = lists.select([0])
     frame = first.to_dataframe()
@@ -86,15 +86,6 @@ def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -
         rows = rows.drop(columns=["text"])
     assert RerankTransformer(place / name)(rows)["docno"].tolist() == [rows["docno"][i] for i in expected]
     assert "Interpolated" in repr(RerankTransformer(ranker))
-
-
-def test_ranker_of_vectors_takes_features_and_columns(lists: Lists) -> None:
-    model = rerank.MLP(hidden=[4], columns=["bm25"])
-    model.prepare(lists, 1)
-    ranker = Interpolated(model, {"dense": 1.0}, text=1)
-    text = rerank.rerank_lists(model, lists)
-    expected_run = ids(fuse([lists.run(), lists.run("dense"), text], [0, 1, 1]))
-    assert ids(rerank.rerank_lists(ranker, lists)) == expected_run
 
 
 def test_mix_fails_with_invalid_options_or_lists(place: Path, lists: Lists, tmp_path: Path) -> None:
@@ -140,15 +131,6 @@ def test_instruction_is_default_for_queries_without_one(decoder: Path, place: Pa
     assert main(["add", *words, "--name", "told"]) == 0
     run = ids(rerank.rerank_lists(model, lists, precision="fp32", instruction="Find wings"))
     assert ids(read_run(tmp_path / "run")) == ids(Lists.open(tmp_path / "lists").run("told")) == run
-
-
-def test_instruction_is_refused_without_a_place(decoder: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lists = str(place / "lists")
-    for model in (place / "best", place / "ranker", place / "fusion", decoder / "bare"):
-        for words in (["rerank", "--output", str(decoder / "run")], ["add"]):
-            words += ["--model", str(model), "--lists", lists, "--instruction", "Find wings"]
-            assert main(words) == 2
-            assert ("instruction: " if model.name != "fusion" else "without a model") in capsys.readouterr().err, model
 
 
 @pytest.mark.parametrize("name", ["run/results.json", "experiment/table.md", "best/rerank.json"])
