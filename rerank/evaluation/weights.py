@@ -1,8 +1,7 @@
-"""Tune interpolation weights of runs on validation queries."""
+"""Tune interpolation weights on validation queries."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,9 +10,6 @@ from ir_measures import Measure
 from rerank.evaluation.measures import Evaluator, Qrels
 from rerank.retrieval.fuse import align, weighted_sum
 from rerank.retrieval.runs import Run
-
-Mean = Callable[[tuple[float, ...]], float]
-"""Mean of a measure as a function of the weights."""
 
 GRID = tuple(i / 20 for i in range(21))
 ROUNDS = 10
@@ -29,26 +25,23 @@ def tune_weight(run: Run, first_stage: Run, qrels: Qrels, measure: str | Measure
     >>> tune_weight(model, first, {"q": {"b": 1}}, "RR")  # the model alone is right already
     0.0
     """
-    mean = _mean_of([first_stage, run], qrels, measure)
-    return max(GRID, key=lambda weight: mean((weight, 1 - weight)))
+    evaluator = Evaluator(qrels, measure)
+    aligned = align([{query: one[query] for query in one if query in qrels} for one in (first_stage, run)])
+    name = str(evaluator.measures[0])
+    return max(GRID, key=lambda weight: evaluator(weighted_sum(aligned, (weight, 1 - weight))).mean[name])
 
 
-def tune_weights(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> tuple[tuple[float, ...], float]:
-    """Tune weights for :func:`rerank.retrieval.fuse.fuse` by coordinate search on the queries of the qrels.
+def search_weights(
+    count: int, mean: Callable[[tuple[float, ...]], float], grid: Sequence[float] = GRID
+) -> tuple[float, ...]:
+    """Search for the weights, whose sum is 1, with the highest mean of a measure, by coordinate search.
 
     The search starts from equal weights and from each run alone. It gives one run after the other its best share of
     the grid and scales the others, until nothing improves. Deterministic; exhaustive on the grid for two runs.
 
-    Returns:
-        The weights, whose sum is 1, and the mean of the measure.
+    >>> search_weights(2, lambda weights: -abs(weights[0] - 0.3))
+    (0.3, 0.7)
     """
-    mean = _mean_of(runs, qrels, measure)
-    best = search_weights(len(runs), mean)
-    return best, mean(best)
-
-
-def search_weights(count: int, mean: Mean, grid: Sequence[float] = GRID) -> tuple[float, ...]:
-    """Run the search of :func:`tune_weights` for any function of the weights."""
     if count == 1:
         return (1.0,)
     ends = []
@@ -69,16 +62,3 @@ def _with_share(weights: tuple[float, ...], i: int, share: float) -> tuple[float
     if not others.sum():  # this run had all: share equally
         others = np.ones_like(others)
     return tuple(np.insert((1 - share) * others / others.sum(), i, share).tolist())
-
-
-def _mean_of(runs: Sequence[Run], qrels: Qrels, measure: str | Measure) -> Mean:
-    """Return the mean of a measure as a cached function of the weights."""
-    evaluator = Evaluator(qrels, measure)
-    judged = [{query: documents for query, documents in run.items() if query in qrels} for run in runs]
-    aligned = align(judged)
-
-    @functools.cache
-    def mean(weights: tuple[float, ...]) -> float:
-        return evaluator(weighted_sum(aligned, weights)).mean[str(evaluator.measures[0])]
-
-    return mean
