@@ -79,9 +79,9 @@ def _suggestion(name: str) -> str:
     """Suggest the measure of trec_eval's name, of a name without its @, or of a similar one."""
     with suppress(ValueError, KeyError, NameError):
         return f" (did you mean {str(ir_measures.parse_trec_measure(name)[0])!r}?)"
-    stem, cutoff = re.fullmatch(r"(.*?)_?(\d*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
-    suggested = nearest(stem, registry)
-    return suggested.replace("'?)", f"@{cutoff}'?)") if cutoff else suggested
+    stem = name.rstrip("0123456789")
+    cutoff = name.removeprefix(stem)
+    return nearest(stem.rstrip("_"), registry).replace("'?)", f"@{cutoff}'?)" if cutoff else "'?)")
 
 
 def _check(measure: Measure) -> None:

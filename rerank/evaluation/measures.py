@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from ir_measures import Measure
 
 from rerank.collections.judgments import HIGHEST
-from rerank.errors import UserError, nearest
+from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
 from rerank.retrieval.runs import as_float32
+from rerank.settings.ranges import check_value
 from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ class Evaluator:
     """
 
     def __init__(self, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0") -> None:
-        if empty not in get_args(Empty):
-            raise UserError(f"empty: expected drop, 0 or 1, not {empty!r}{nearest(empty, get_args(Empty))}")
+        check_value("empty", empty, Empty)
         if not qrels:
             raise UserError("the qrels hold no query")
         if any(abs(grade) > HIGHEST for grades in qrels.values() for grade in grades.values()):  # trec_eval crashes

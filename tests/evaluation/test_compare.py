@@ -100,7 +100,7 @@ def test_compare_runs_fails_before_scoring(files: Path) -> None:
         ({"baseline": "bm26"}, r"baseline: bm26: no such run file \(did you mean 'bm25'"),
         ({"baseline": f"bm25={files}/none.trec"}, "no such run file"),
         ({"test": "student"}, "expected 'bootstrap', .* not 'student'"),
-        ({"empty": "2"}, "expected drop, 0 or 1"),
+        ({"empty": "2"}, "expected 'drop', '0' or '1'"),
     ]:
         with pytest.raises(UserError, match=said):
             compare_runs(qrels, runs, **{"measures": "AP", **arguments})  # type: ignore[arg-type]

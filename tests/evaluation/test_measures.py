@@ -203,7 +203,7 @@ def test_bad_rankings_are_refused(ranking: list[Scored], said: str) -> None:
 def test_evaluate_fails_without_queries_or_with_an_unknown_policy() -> None:
     with pytest.raises(UserError, match="the qrels hold no query"):
         evaluate({}, {}, "AP")
-    with pytest.raises(UserError, match="expected drop, 0 or 1, not 'dropp' \\(did you mean 'drop'"):
+    with pytest.raises(UserError, match="empty: expected 'drop', '0' or '1', not 'dropp'"):
         evaluate({}, {"q": {"a": 1}}, "AP", empty="dropp")  # type: ignore[arg-type]
 
 
