@@ -58,7 +58,7 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
         option, equals, value = word.partition("=")
         in_base = command == "experiment" and option.startswith("--base.")
         if not (in_base or option == "--config"):
-            words.append(re.sub(r"^(--[^=]+=)~(?=/)", lambda match: match[1] + str(Path.home()), word))
+            words.append(f"{option}={expand_home(value)}" if equals else word)
             continue
         value = value if equals else next(remaining, "")
         if not value:
