@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Literal
 
-from rerank.errors import UserError
+from rerank.errors import UserError, needed
 from rerank.progress import log
 from rerank.serving.limits import Limits
 from rerank.settings.ranges import Count, Port, check_arguments
@@ -38,10 +38,8 @@ def serve(
         token_budget: padded tokens per forward pass; defaults to the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
     """
-    try:
-        from rerank.serving.app import server_of
-    except ModuleNotFoundError as error:
-        raise UserError(f"serve: {error.name} is not installed; pip install 'rerank-direct[serve]'") from error
+    needed("rerank serve", "uvicorn", "serve")
+    from rerank.serving.app import server_of
     from rerank.serving.ranker import Ranker, named
 
     folders = named(rankers)
