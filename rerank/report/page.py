@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 TOP = 10
 """Ranks shown of each run."""
 
-ENTRIES = 10_000
-"""Largest number of ranks in all, which keeps a page below ten megabytes."""
+QUERIES = 300
+"""Queries whose rankings are shown, which bounds the page to some megabytes."""
 
 LENGTH = 600
 """Characters shown of a query or document."""
@@ -126,7 +126,7 @@ def query_data(
     first = next(iter(tables.values()))
     names = list(tables)
     kept = [i for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
-    shown = choose(tables, kept, names.index(baseline)) if runs else []
+    shown = most_changed(tables, kept, names.index(baseline)) if runs else []
     documents: dict[str, int] = {}
     relevant = min((of.params.get("rel", 1) for of in first.measures if "rel" in of.SUPPORTED_PARAMS), default=1)
     ranked = [runs.get(name, {}) for name in names]
@@ -156,14 +156,11 @@ def query_data(
     }
 
 
-def choose(tables: Mapping[str, PerQuery], kept: Sequence[int], baseline: int) -> list[int]:
+def most_changed(tables: Mapping[str, PerQuery], kept: Sequence[int], baseline: int) -> list[int]:
     """Choose the queries whose rankings are shown: those that differ most from the baseline in any measure."""
     values = np.stack([table.values[list(kept)] for table in tables.values()])  # [runs, measures, queries]
-    count = max(1, ENTRIES // (TOP * len(tables)))
-    if values.shape[-1] <= count or not kept:
-        return list(range(min(count, values.shape[-1])))
     change = np.nan_to_num(np.abs(values - values[baseline])).max(axis=(0, 1))
-    return sorted(np.argsort(-change, kind="stable")[:count].tolist())
+    return sorted(np.argsort(-change, kind="stable")[:QUERIES].tolist())
 
 
 def cut(text: str, length: int = LENGTH) -> str:
