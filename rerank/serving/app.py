@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
@@ -21,7 +22,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from rerank.errors import UserError, nearest
-from rerank.serving.limits import Limits
 from rerank.serving.ranker import Body, Ranker
 from rerank.storage.arrow import Array
 
@@ -35,13 +35,18 @@ ANSWERED, INSIDE = 'rerank_requests_total{{status="{}"}}', "rerank_requests_insi
 """Metrics: requests by status, and requests that are read, wait or are scored."""
 
 
+@dataclass
 class Service:
-    """Endpoints, and the thread that scores."""
+    """Endpoints, and the thread that scores; :func:`rerank.serving.server.serve` explains the limits."""
 
-    def __init__(self, rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> None:
-        self.rankers, self.limits, self.key = rankers, limits, key
-        self.metrics: defaultdict[str, float] = defaultdict(int)
-        self.thread = ThreadPoolExecutor(1, "scoring")
+    rankers: Mapping[str, Ranker]
+    key: str | None
+    documents: int
+    body: int
+    queue: int
+    timeout: float
+    metrics: defaultdict[str, float] = field(default_factory=lambda: defaultdict(int))
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "scoring"))
 
     def application(self) -> Starlette:
         """Build the ASGI application."""
@@ -73,21 +78,20 @@ class Service:
     async def rerank(self, request: Request) -> Response:
         """Read a request, wait for its scores and write the answer."""
         self.check_key(request)
-        limits = self.limits
-        if self.metrics[INSIDE] >= limits.queue:
-            raise HTTPException(429, f"{limits.queue} requests are waiting; try again in a second")
+        if self.metrics[INSIDE] >= self.queue:
+            raise HTTPException(429, f"{self.queue} requests are waiting; try again in a second")
         self.metrics[INSIDE] += 1
         arrived = False
         try:
-            async with asyncio.timeout(limits.timeout):
+            async with asyncio.timeout(self.timeout):
                 body = Body(await self.read(request))
                 arrived = True
                 ranker = self.ranker(body)
                 scores = await self.scores(ranker, body)
         except TimeoutError as error:
             if arrived:
-                raise HTTPException(503, f"no scores within {limits.timeout:g} seconds; try again later") from error
-            raise HTTPException(408, f"the request did not arrive within {limits.timeout:g} seconds") from error
+                raise HTTPException(503, f"no scores within {self.timeout:g} seconds; try again later") from error
+            raise HTTPException(408, f"the request did not arrive within {self.timeout:g} seconds") from error
         finally:
             self.metrics[INSIDE] -= 1
         response = _json(body.answer(ranker, scores))
@@ -115,17 +119,16 @@ class Service:
         body, size = bytearray(), 0
         async for chunk in request.stream():
             size += len(chunk)
-            if size <= self.limits.body:
+            if size <= self.body:
                 body += chunk
-        if size > self.limits.body:
-            raise HTTPException(413, f"more than {self.limits.body} bytes; send fewer documents at a time")
+        if size > self.body:
+            raise HTTPException(413, f"more than {self.body} bytes; send fewer documents at a time")
         return bytes(body)
 
     def ranker(self, body: Body) -> Ranker:
         """Find the ranker of a request, and check its number of documents."""
-        count, limits = len(body.texts), self.limits
-        if count > limits.documents:
-            raise HTTPException(413, f"{count} documents; send at most {limits.documents} at a time")
+        if len(body.texts) > self.documents:
+            raise HTTPException(413, f"{len(body.texts)} documents; send at most {self.documents} at a time")
         name = next(iter(self.rankers)) if body.model is None else body.model
         if name not in self.rankers:
             known = f"{nearest(name[:100], self.rankers)}; known: {', '.join(self.rankers)}"
@@ -157,17 +160,17 @@ def _json(content: Any, status: int = 200, headers: Mapping[str, str] | None = N
     return Response(json.dumps(content, allow_nan=False) + "\n", status, headers, "application/json")
 
 
-def server_of(rankers: Mapping[str, Ranker], limits: Limits, key: str | None) -> uvicorn.Server:
+def server_of(service: Service) -> uvicorn.Server:
     """Make a server, not started yet, that finishes accepted requests when it is stopped."""
     config = uvicorn.Config(
-        Service(rankers, limits, key).application(),
+        service.application(),
         ws="none",
         loop="asyncio",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=int(limits.timeout) + 1,
-        timeout_graceful_shutdown=int(limits.timeout) + 1,
+        timeout_keep_alive=int(service.timeout) + 1,
+        timeout_graceful_shutdown=int(service.timeout) + 1,
     )
     return uvicorn.Server(config)

@@ -8,8 +8,7 @@ from typing import Literal
 
 from rerank.errors import UserError, needed
 from rerank.progress import log
-from rerank.serving.limits import Limits
-from rerank.settings.ranges import Count, Port, check_arguments
+from rerank.settings.ranges import Count, Port, Positive, check_arguments
 from rerank.stops import Stopped, name_of
 
 KEY = "RERANK_API_KEY"
@@ -18,12 +17,15 @@ KEY = "RERANK_API_KEY"
 
 def serve(
     rankers: list[str],
-    limits: Limits,
     host: str = "127.0.0.1",
     port: Port = 8000,
     precision: Literal["auto", "bf16", "fp32"] = "auto",
     token_budget: Count | None = None,
     instruction: str | None = None,
+    documents: Count = 1000,
+    body: Count = 2 << 20,
+    queue: Count = 64,
+    timeout: Positive = 60.0,
 ) -> None:
     """Answer requests over HTTP, in the shapes of Cohere, Jina and TEI.
 
@@ -31,19 +33,23 @@ def serve(
 
     Args:
         rankers: folders of text models or rankers, as NAME=FOLDER or FOLDER; the first is the default.
-        limits: limits of the service.
         host: address to listen on; 0.0.0.0 is every address of the machine.
         port: port to listen on; 0 takes a free one and prints it.
         precision: floating-point format of the encoders; auto takes bf16 if the hardware is fast at it.
         token_budget: padded tokens per forward pass; defaults to the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
+        documents: documents of a request at most; more are refused with status 413.
+        body: bytes of a request at most (413).
+        queue: requests that are read, wait or are scored at once at most (429).
+        timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
     """
     needed("rerank serve", "uvicorn", "serve")
-    from rerank.serving.app import server_of
+    from rerank.serving.app import Service, server_of
     from rerank.serving.ranker import Ranker, named
 
     folders = named(rankers)
-    check_arguments(serve, {"port": port, "token_budget": token_budget})
+    limits = {"documents": documents, "body": body, "queue": queue, "timeout": timeout}
+    check_arguments(serve, {"port": port, "token_budget": token_budget, **limits})
     key = os.environ.get(KEY) or None
     if key is not None and not (key := key.strip()):
         raise UserError(f"{KEY}: is blank; set a key, or unset it to serve without one")
@@ -54,7 +60,7 @@ def serve(
         raise UserError(f"port: {reason}; choose another --port or --host") from error
     with bound:
         loaded = {name: Ranker(name, folder, precision, token_budget, instruction) for name, folder in folders.items()}
-        server = server_of(loaded, limits, key)
+        server = server_of(Service(loaded, key, documents, body, queue, timeout))
         place = f"[{host}]" if ":" in host else host
         log.info("serving %s at http://%s:%d", ", ".join(loaded), place, bound.getsockname()[1])
         if key is None and host not in ("127.0.0.1", "::1", "localhost"):

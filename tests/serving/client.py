@@ -15,8 +15,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from rerank.serving.app import server_of
-from rerank.serving.limits import Limits
+from rerank.serving.app import Service, server_of
 from rerank.serving.ranker import Ranker
 from tests.forked import Command
 
@@ -121,10 +120,10 @@ def process(*words: str | Path, environment: Mapping[str, str] | None = None, po
 
 
 @contextmanager
-def thread(rankers: Mapping[str, Ranker], limits: Limits, key: str | None = None) -> Iterator[Client]:
+def thread(rankers: Mapping[str, Ranker], queue: int = 64, timeout: float = 60.0) -> Iterator[Client]:
     """Run the same service in a thread, so that a test can hold the lock that scoring waits for."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = server_of(rankers, limits, key)
+        server = server_of(Service(rankers, None, 1000, 1 << 20, queue, timeout))
         running = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         running.start()
         client = Client(listening.getsockname()[1])

@@ -15,7 +15,6 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.models.scorer import SCORING_LOCK
-from rerank.serving.limits import Limits
 from rerank.serving.ranker import Ranker
 from tests.serving.client import PATIENCE, process, read_all, thread
 
@@ -29,7 +28,7 @@ def rankers(folders: dict[str, Path]) -> dict[str, Ranker]:
 
 
 def test_full_queue_refuses_requests(rankers: dict[str, Ranker]) -> None:
-    with thread(rankers, Limits(queue=2)) as client:
+    with thread(rankers, queue=2) as client:
         held = [client.half(BODY) for _ in range(2)]
         client.until("rerank_requests_inside", 2)
         for _ in range(3):
@@ -43,7 +42,7 @@ def test_full_queue_refuses_requests(rankers: dict[str, Ranker]) -> None:
 
 
 def test_timed_out_requests_leave_the_queue(rankers: dict[str, Ranker]) -> None:
-    with thread(rankers, Limits(timeout=2.0)) as client, ThreadPoolExecutor(3) as pool:
+    with thread(rankers, timeout=2.0) as client, ThreadPoolExecutor(3) as pool:
         with SCORING_LOCK:
             told = [pool.submit(client.ask, GOOD) for _ in range(3)]
             for one in told:
