@@ -38,18 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "scripts" / "bench"), str(ROOT)]
 
 from common import best_of
-from models import (
-    SHAPES,
-    WORDS,
-    need_no_arrow,
-    operations,
-    product_rate,
-    random_model,
-    ready_lists,
-    tiny,
-    tokens_of,
-    whole,
-)
+from models import SHAPES, need_no_arrow, operations, product_rate, random_model, ready_lists, tiny, tokens_of, whole
 
 need_no_arrow()
 
@@ -127,8 +116,8 @@ class Here(NamedTuple):
         lists, rng = ready_lists(queries, depth), np.random.default_rng(0)
         mean, most = self.of((20, 40), (255, 256))
         lengths = np.clip(rng.normal(mean, mean / 6, lists.size), 4, most).astype(int)
-        asked = [rng.integers(4, 4 + len(WORDS), 12) for _ in range(queries)]
-        texts = [rng.integers(4, 4 + len(WORDS), length) for length in lengths]
+        asked = [rng.integers(4, 1000, 12) for _ in range(queries)]
+        texts = [rng.integers(4, 1000, length) for length in lengths]
         return lists, model.token_inputs(tokens_of(asked, texts), lists.store.query, lists.store.document)
 
 

@@ -1,6 +1,6 @@
 """Time and memory of every loss, forward and backward, over list lengths.
 
-    python scripts/bench/losses.py [--quick] [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
+    python scripts/bench/losses.py [--threads 1] [--seconds 3] [--device cuda] [--only NAME ...]
 
 prints a Markdown table like those of docs/internals/speed.md. Times are the least of all repetitions (and their
 median), by the clock on the wall; with ``--threads 1`` by that of the processor, which other programs disturb less.
@@ -32,7 +32,7 @@ Step = Callable[[Tensor, Tensor], Tensor]
 
 
 def batch_of(batch: int, length: int, device: str) -> tuple[Tensor, Tensor]:
-    """Normal scores; grades of MSLR-WEB30K's proportions."""
+    """Draw normal scores, and grades with the proportions of MSLR-WEB30K."""
     generator = torch.Generator().manual_seed(length)
     shares = torch.tensor([0.52, 0.32, 0.13, 0.02, 0.01]).cumsum(0)
     grades = torch.bucketize((torch.arange(length) + 0.5) / length, shares).clamp(max=4).float()
@@ -46,7 +46,7 @@ def _wait(device: str) -> None:
 
 
 def kept_bytes(step: Step, scores: Tensor, labels: Tensor) -> int:
-    """Bytes of the distinct tensors that the graph keeps, without the input."""
+    """Add up the bytes of the distinct tensors that the graph keeps, without the input."""
     with kept(torch.nn.ParameterList([scores, labels])) as storages:
         step(scores.requires_grad_(), labels)
     return sum(storage.nbytes() for storage in storages.values())
@@ -90,14 +90,10 @@ DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
 
 
 def losses() -> dict[str, Step]:
-    """Every loss, by its name, of the direct metrics nDCG alone; as their papers have them."""
+    """Make all surrogates and the direct nDCG losses, by name, as in their papers."""
     others = [name for name, kind in load_all().items() if kind.__module__ not in DIRECT]
     steps: dict[str, Step] = {name: load_all()[name]() for name in (*NDCG, "OptimalTransportNDCG", *others)}
     return steps | {"NeuralNDCG": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
-
-
-QUADRATIC = ("NeuralNDCG", "OptimalTransportNDCG", "SoftSortNDCG")
-"""Losses that hold some matrices of N × N, which are left out where these take more than 2 GiB."""
 
 
 def _hardware(device: str) -> str:
@@ -112,20 +108,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--only", nargs="*", default=[""], help="rows whose name has one of these in it")
-    parser.add_argument("--quick", action="store_true", help="tiny lists and few steps: does it run?")
     parser.add_argument("--seconds", type=float, default=3.0, help="about how long a row is timed")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    seconds, shapes = (0.0, {10: 4, 40: 2}) if options.quick else (options.seconds, SHAPES)
     packages = f"torch {torch.__version__}, rerank {rerank.__version__}"
     print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
     head("loss", "batch × N", "ms (median)", "graph", "peak")
     for name, step in losses().items():
-        for length, batch in shapes.items() if any(part in name for part in options.only) else ():
-            if name in QUADRATIC and 16 * batch * length**2 >= 2**31:
-                continue
+        for length, batch in SHAPES.items() if any(part in name for part in options.only) else ():
             scores, labels = batch_of(batch, length, options.device)
-            took = seconds_of(step, scores, labels, seconds, options.device)
+            took = seconds_of(step, scores, labels, options.seconds, options.device)
             memory = kept_bytes(step, scores.clone(), labels), peak_bytes(step, scores.clone(), labels, options.device)
             times = f"{1e3 * min(took):.3g} ({1e3 * statistics.median(took):.3g})"
             row(name, f"{batch} × {length}", times, *(f"{size / 1e6:.3g} MB" for size in memory))

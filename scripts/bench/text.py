@@ -52,7 +52,6 @@ from rerank.models.scorer import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.network import read_config, read_tokenizer
 from rerank.models.weights import find_model
-from rerank.retrieval.runs import write_run
 from rerank.storage.arrow import Array
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits, ScoringModule
 from rerank.training.batches import ListSample, Targets
@@ -115,7 +114,7 @@ def cut(lists: Lists, model: CrossEncoder) -> Texts:
 
 
 def padding(parts: list[np.ndarray], budget: int) -> float:
-    """Padded over real tokens, less one, where each part is cut into chunks by itself."""
+    """Return padded over real tokens, less one, if each part is cut into chunks by itself."""
     padded = sum(part[chunk].max() * len(chunk) for part in parts for chunk in pack(part, budget))
     return float(padded / sum(part.sum() for part in parts) - 1)
 
@@ -141,7 +140,7 @@ def our_scoring(model: CrossEncoder, precision: Precision) -> Score:
 
 
 def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
-    """sentence-transformers' ``predict``."""
+    """Score with ``predict`` of sentence-transformers."""
     from sentence_transformers import CrossEncoder as Theirs
 
     model = Theirs(name, max_length=length, num_labels=1, device=device, model_kwargs={"dtype": dtype})
@@ -149,7 +148,7 @@ def their_scoring(name: str, length: int, device: str, dtype: str) -> Score:
 
 
 def our_training(options: argparse.Namespace, lists: Lists, dropout: float) -> float:
-    """Seconds of all lists but the first; ours."""
+    """Train with rerank; return the seconds of all lists but the first."""
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     torch.manual_seed(0)
@@ -173,7 +172,7 @@ def our_training(options: argparse.Namespace, lists: Lists, dropout: float) -> f
 
 
 def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf16: bool) -> float:
-    """Seconds of all lists but the first; sentence-transformers'."""
+    """Train with sentence-transformers; return the seconds of all lists but the first."""
     from datasets import Dataset
     from sentence_transformers import CrossEncoder as Theirs
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
@@ -222,12 +221,12 @@ def their_training(options: argparse.Namespace, lists: Lists, dropout: float, bf
 
 
 def train_alone(train: Callable[..., float], options: argparse.Namespace, *how: Any) -> float:
-    """In a process that was started for it."""
+    """Train in a process of its own."""
     return train(options, usable_lists(options), *how)
 
 
 def pairs(options: argparse.Namespace) -> None:
-    """Speed of scoring and training."""
+    """Compare the speed of scoring and training."""
     if bool(options.lists) == bool(options.tokens):
         raise SystemExit("either --lists or --tokens")
     spawned = partial(ProcessPoolExecutor, 1, mp_context=get_context("spawn"))  # how ours keeps memory is not theirs
@@ -289,7 +288,7 @@ def wanted(contenders: dict[str, Any], options: argparse.Namespace) -> dict[str,
 
 
 def _their_best(name: str, seconds: dict[str, float]) -> float:
-    """Seconds of the faster of sentence-transformers' precisions with the same dropout, else of the first contender."""
+    """Return the seconds of the faster precision of sentence-transformers with the same dropout, or of the first."""
     alike = {other: took for other, took in seconds.items() if other.endswith(name.rpartition(", ")[2])}
     theirs = [took for other, took in alike.items() if other.startswith("sentence")]
     return min(theirs or alike.values())
@@ -327,7 +326,7 @@ def all_trainings(
 
 
 def ranking(options: argparse.Namespace) -> None:
-    """Speed and nDCG@10 of float32 and bf16."""
+    """Compare speed and nDCG@10 of float32 and bf16."""
     model = CrossEncoder(options.model)
     length = model.query_length + model.document_length + model.template.special
     lists = Lists.open(options.lists).top(options.depth)
@@ -344,15 +343,15 @@ def ranking(options: argparse.Namespace) -> None:
     works = {name: partial(score, texts) for name, score in contenders.items()}
     seconds = best_of(works, options.rounds, time.process_time)
     some = lists.select(np.arange(min(options.queries, len(lists))))
-    quality = qualities(some, contenders, options.runs) if options.queries else {}
+    quality = qualities(some, contenders) if options.queries else {}
     first = next(iter(seconds))
     head("contender", "pairs/s", f"against {first}", "nDCG@10", "largest change of a score", "Kendall's τ")
     for name, took in seconds.items():
         row(name, f"{len(texts) / took:.0f}", f"{seconds[first] / took:.2f}", *quality.get(name, [""] * 3))
 
 
-def qualities(lists: Lists, contenders: dict[str, Score], runs: Path | None) -> dict[str, list[str]]:
-    """nDCG@10 of each, the largest difference from float32's scores, and Kendall's tau with them."""
+def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]]:
+    """Compute nDCG@10 of each, the largest difference from float32's scores, and Kendall's tau with them."""
     from scipy.stats import kendalltau
 
     assert lists.qrels is not None, "lists without judgments"
@@ -361,10 +360,7 @@ def qualities(lists: Lists, contenders: dict[str, Score], runs: Path | None) -> 
     for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
         scores = np.asarray(contenders[name](texts), dtype=np.float32)
         exact = scores if exact is None else exact
-        run = lists.run(scores)
-        if runs:
-            write_run(runs / f"{name}.trec", run)
-        mean = evaluate(run, lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
+        mean = evaluate(lists.run(scores), lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
         tau = np.mean([kendalltau(scores[a:b], exact[a:b]).statistic for a, b in ends])
         cells[name] = [f"{mean:.4f}", f"{np.abs(scores - exact).max():.3f}", f"{tau:.4f}"]
     return cells
@@ -386,7 +382,6 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[""], help="contenders whose names hold one of these")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--queries", type=int, default=30, help="ranking: lists that are measured; 0 leaves it out")
-    parser.add_argument("--runs", type=Path, help="ranking: folder for the runs that are measured")
     options = parser.parse_args()
     options.query = QUERY
     options.model = str(find_model(options.model))

@@ -9,7 +9,7 @@ from itertools import product
 import pandas as pd
 
 from scripts.evidence.statistics import Found, Pool, difference, holm, mean, plain, pooled, probability, table
-from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, mixture, results, seen, values
+from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, mixture, results, values
 
 DIRECT, OTHER = "TwinSigmoid", "LambdaLoss"
 """Names of the saved values."""
@@ -167,7 +167,7 @@ def pointwise_table() -> Iterator[Row]:
 
 def ranked(name: str, baseline: str, part: bool | None = None) -> Found:
     """Compare two rankings of SciFact's claims: all, those whose abstracts training has seen, or the others."""
-    of = claims() if part is None else claims()[seen() == part]
+    of = claims() if part is None else claims()[(claims().seen == 1) == part]
     frames = [
         of[one].to_frame(0).set_index(pd.MultiIndex.from_product([[""], of.index], names=["fold", "query"]))
         for one in (name, baseline)
@@ -178,7 +178,7 @@ def ranked(name: str, baseline: str, part: bool | None = None) -> Found:
 @table("seen")
 def seen_table() -> Iterator[Row]:
     rankings, fused = claims(), "BM25 + cosines, 50/50, untrained"
-    parts = [rankings, *(rankings[seen() == part] for part in (True, False))]
+    parts = [rankings, *(rankings[(claims().seen == 1) == part] for part in (True, False))]
     names = [f"{len(part)} {what}" for part, what in zip(parts, ("claims", "seen", "others"), strict=True)]
     yield [MEASURE, *names, "less BM25", *(f"less fusion, {name}" for name in names[1:])]
     for name in rankings.columns.drop("seen"):

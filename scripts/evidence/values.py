@@ -68,8 +68,3 @@ def claims() -> pd.DataFrame:
         of = values("fused-candidates", collection="SciFact", method=method)
         table[shown] = of.droplevel("fold").iloc[:, 0]
     return table
-
-
-def seen() -> pd.Series:
-    """Tell for each test claim if training has seen a relevant abstract."""
-    return claims().seen == 1
