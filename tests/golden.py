@@ -27,12 +27,10 @@ def processor() -> str:
     """Name the processor, with the vector instructions that PyTorch uses."""
     import torch
 
-    names = [line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.processor()}, {torch.backends.cpu.get_cpu_capability()}"
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).is_file() else []
 
 
 def feature_rankers(data: Path, work: Path) -> dict[str, list[float]]:

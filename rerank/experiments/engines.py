@@ -6,7 +6,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
@@ -137,16 +136,13 @@ def local_workers(jobs: int | None, logs: Path) -> Workers:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     shares = environments(jobs, cores, visible_gpus())
     workers = [Worker(share, logs / f"worker-{i}.log") for i, share in enumerate(shares)]
-    free: queue.LifoQueue[Worker] = queue.LifoQueue()  # those that have started are taken first
-    for worker in reversed(workers):
-        free.put(worker)
+    unused, own = iter(workers), threading.local()
 
     def do(job: Job) -> str:
-        worker = free.get()
-        try:
-            return worker.do(job)
-        finally:
-            free.put(worker)
+        if not hasattr(own, "worker"):  # each thread has its own, so no more processes start than are needed
+            own.worker = next(unused)
+        worker: Worker = own.worker
+        return worker.do(job)
 
     def stop(number: signal.Signals) -> None:
         for worker in workers:

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from rerank.errors import UserError, one_line
+from rerank.errors import UserError, needed, one_line
 from rerank.experiments.engines import Workers
 from rerank.experiments.worker import Job, do_job
 
@@ -33,11 +33,9 @@ def do(job: Job, folder: str) -> str:
 def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Workers:
     """Connect to the cluster of ``RAY_ADDRESS``, or start one on this machine; at most ``jobs`` cells run at once."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-        from ray.exceptions import RayError
-    except ModuleNotFoundError as error:
-        raise UserError("engine: Ray is not installed; pip install 'rerank-direct[ray]'") from error
+    ray = needed("engine: ray", "ray", "ray")
+    from ray.exceptions import RayError
+
     connected = ray.is_initialized()
     if not connected:
         connect(os.environ.get("RAY_ADDRESS") or "local")

@@ -66,7 +66,7 @@ class ExperimentPlan:
         for group in self.groups:
             for point in self.points(group):
                 cell = self.cell(group, point)
-                self.inputs.splits(cell)
+                self.inputs.test(cell)
                 self.inputs.config(cell)
 
     def folder(self, group: Group) -> Path:
@@ -136,22 +136,20 @@ class Inputs:
         self._data: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
 
     def splits(self, cell: Cell) -> Splits:
-        """Open the lists of a cell.
+        """Open the lists of a cell."""
+        key = _key([cell.settings["data"], cell.settings["seed"]])
+        if key not in self._splits:
+            self._splits[key] = data_of(cell.settings).splits(cell.settings["seed"])
+        return self._splits[key]
+
+    def test(self, cell: Cell) -> Lists:
+        """Open the test lists of a cell.
 
         Raises:
             UserError: lists or folds that do not exist, or no test lists.
         """
-        key = _key([cell.settings["data"], cell.settings["seed"]])
-        if key not in self._splits:
-            self._splits[key] = data_of(cell.settings).splits(cell.settings["seed"])
-        if self._splits[key].test is None:
+        if (lists := self.splits(cell).test) is None:
             raise UserError(f"{cell}: the data give no test lists, which an experiment measures on")
-        return self._splits[key]
-
-    def test(self, cell: Cell) -> Lists:
-        """Open the test lists of a cell."""
-        lists = self.splits(cell).test
-        assert lists is not None
         return lists
 
     def config(self, cell: Cell) -> tuple[TrainConfig, dict[str, Any]]:

@@ -29,7 +29,7 @@ def write_experiment(folder: Path, **changes: Any) -> str:
 
 
 def short_texts(folder: Path) -> dict[str, Any]:
-    """All candidates of the lists, their texts cut: keys of ``base``."""
+    """Return keys of ``base`` that read all candidates of the lists, with short texts."""
     texts = {"name": str(folder / "model"), "query_length": 8, "document_length": 16}
     return {
         "data": {"class_path": "FoldsData", "init_args": {"lists": str(folder / "lists"), "folds": 3}},

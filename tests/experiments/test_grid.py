@@ -170,7 +170,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     complete = {path for path in trained if (path.parent / "results.json").exists()}
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, "the broken cells still fail"
+    assert done.returncode == 1, "the broken runs still fail"
     assert all(path.stat().st_mtime_ns == trained[path] for path in complete)
     found = json.loads((output / "results.json").read_text())
     assert found["table"] == results["table"]
@@ -178,7 +178,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     assert "Broken" in done.stdout
 
 
-def test_dry_run_counts_cells_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_counts_runs_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["experiment", "--config", str(folder / "experiment.yaml"), "--output", str(folder / "dry"), "--dry-run"]
     assert main(words) == 0
     shown = capsys.readouterr().out.splitlines()
@@ -225,7 +225,7 @@ def test_bad_configurations_are_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_options_reach_into_cells(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_base_options_apply_to_all_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = f"--config={folder / 'experiment.yaml'}"
     assert main(["experiment", config, "--dry-run", "--base.batch_size", "3", "--base.epochs=2"]) == 0
     for words, message in (
