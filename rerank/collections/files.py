@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined
 from rerank.collections.judgments import read_qrels_file
+from rerank.collections.records import NAMES
 from rerank.collections.tables import json_object
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, read_lines, warn_once
 
-ID_KEYS = ("_id", "id", "doc_id", "docid", "docno", "corpus-id", "pid", "query_id", "qid", "query-id", "q_id")
-TEXT_KEYS = ("text", "contents", "content", "passage", "document", "answer", "segment")
-HEADER_WORDS = {*ID_KEYS, *TEXT_KEYS, "doc-id", "number", "query", "question", "title", "body"}
+ID_KEYS = ("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])
+HEADER_WORDS = {*ID_KEYS, *NAMES["text"], *NAMES["query"], "doc-id", "number", "title", "body"}
 
 
 class FilesFolder:
@@ -95,7 +95,7 @@ def read_queries_file(path: Path) -> Iterator[Query]:
         if id in first:
             raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
         first[id] = where
-        yield Query(id, _text(record, where, ("text", "query")))
+        yield Query(id, _text(record, where, ("text", *NAMES["query"])))
     if not first:
         raise UserError(f"{path}: no queries in this file; expected ids, tabs and texts, or JSON lines")
 
@@ -127,7 +127,7 @@ def _tab_record(line: str, where: str) -> dict[str, object]:
 
 def document_text(record: Mapping[str, object], where: str) -> str:
     """Join the title of a document, if it has one, and its text."""
-    text = _text(record, where, TEXT_KEYS)
+    text = _text(record, where, NAMES["text"])
     return joined([_field_text(record.get("title"), where, "title"), text])
 
 
