@@ -74,7 +74,8 @@ def _classes(what: str) -> dict[str, dict[str, Any]]:
 
 def explain(name: str, kind: Any) -> str:
     """Format the signature and the docstrings of a class."""
-    texts = [inspect.getdoc(kind), inspect.getdoc(vars(kind).get("__init__"))]
+    constructor = vars(kind).get("__init__")  # getdoc would give one without a docstring that of object's
+    texts = [inspect.getdoc(kind), inspect.cleandoc(getattr(constructor, "__doc__", None) or "")]
     parameters = inspect.signature(kind).parameters.values()
     arguments = [
         parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"
