@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from tests.forked import python
 
 STOREYS = """
-errors lazy stops
+errors stops
 html progress
 settings
 storage

@@ -5,31 +5,34 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
-from rerank.lazy import lazy
-from rerank.losses.base import Criterion, Loss, Reduction
+from typing import TYPE_CHECKING
 
-_MODULES = {
-    "direct": ("DirectMetric",),
-    "shorthands": (
+import lazy_loader
+
+if TYPE_CHECKING:
+    from rerank.losses.base import Loss
+
+_LOSSES = {
+    "direct": ["DirectMetric"],
+    "shorthands": [
         *("SmoothIP", "SmoothIAP", "SmoothINDCG", "NeuralNDCG", "SoftSortNDCG", "FastSoftSortNDCG"),
         *("OptimalTransportNDCG", "ApproxP", "ApproxAP", "ApproxMRR", "ApproxNDCG"),
         *("TwinSigmoidP", "TwinSigmoidAP", "TwinSigmoidNDCG", "TwinSigmoidNERR"),
-    ),
-    "listwise": ("SoftmaxCE", "ListNet", "ListMLE", "ListAP"),
-    "wassrank": ("WassRank",),
-    "lambda_loss": ("LambdaLoss",),
-    "distillation": ("MarginMSE", "KLDivergence"),
-    "pairwise": ("RankNet", "PairwiseHinge", "PairwiseSoftmax"),
-    "pointwise": ("RMSE", "MSE", "BCE"),
+    ],
+    "listwise": ["SoftmaxCE", "ListNet", "ListMLE", "ListAP"],
+    "wassrank": ["WassRank"],
+    "lambda_loss": ["LambdaLoss"],
+    "distillation": ["MarginMSE", "KLDivergence"],
+    "pairwise": ["RankNet", "PairwiseHinge", "PairwiseSoftmax"],
+    "pointwise": ["RMSE", "MSE", "BCE"],
 }
-_PARTS = ("Term", "Terms", "Ramp", "MinMax", "ReciprocalRank")
+_PARTS = ["Term", "Terms", "Ramp", "MinMax", "ReciprocalRank"]
 """Parts of a sum of losses."""
 
-_LOSSES = {name: module for module, names in _MODULES.items() for name in names}
-_HOMES = _LOSSES | dict.fromkeys((*_PARTS, "Scaling"), "terms")
-
-__all__ = ["Criterion", "Loss", "Reduction", "load_all", "load_parts", *_HOMES]
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__, submod_attrs=_LOSSES | {"base": ["Criterion", "Loss", "Reduction"], "terms": [*_PARTS, "Scaling"]}
+)
+__all__ += ["load_all", "load_parts"]
 
 
 def load_all() -> dict[str, type[Loss]]:
@@ -38,7 +41,7 @@ def load_all() -> dict[str, type[Loss]]:
     >>> load_all()["ListNet"]()
     ListNet()
     """
-    return {name: __getattr__(name) for name in _LOSSES}
+    return {name: __getattr__(name) for names in _LOSSES.values() for name in names}
 
 
 def load_parts() -> dict[str, type]:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from rerank.lazy import lazy
+import lazy_loader
 
-_HOMES = {
-    **dict.fromkeys(("AP", "P", "RR"), "binary"),
-    **dict.fromkeys(("nDCG", "nERR"), "graded"),
-    **{"Measure": "base", "parse": "names"},
-}
-
-__all__ = [*sorted(_HOMES)]
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={"binary": ["AP", "P", "RR"], "graded": ["nDCG", "nERR"], "base": ["Measure"], "names": ["parse"]},
+)

@@ -6,17 +6,20 @@ Names are imported at their first use, so that ``import rerank.relaxations`` doe
 
 from __future__ import annotations
 
-from rerank.lazy import lazy
+import lazy_loader
 
-_HOMES = {
-    **dict.fromkeys(("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"), "base"),
-    **dict.fromkeys(("Approx", "TwinSigmoid"), "sigmoids"),
-    **{"FastSoftSort": "fastsoftsort", "NeuralSort": "neuralsort", "OptimalTransport": "transport"},
-    **{"SmoothI": "smoothi", "SoftSort": "softsort"},
+_RELAXATIONS = {
+    "sigmoids": ["Approx", "TwinSigmoid"],
+    "fastsoftsort": ["FastSoftSort"],
+    "neuralsort": ["NeuralSort"],
+    "transport": ["OptimalTransport"],
+    "smoothi": ["SmoothI"],
+    "softsort": ["SoftSort"],
 }
+_BASES = {"base": ["Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"]}
 
-__all__ = ["load_all", *sorted(_HOMES)]
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_RELAXATIONS | _BASES)
+__all__ += ["load_all"]
 
 
 def load_all() -> dict[str, type]:
@@ -25,5 +28,4 @@ def load_all() -> dict[str, type]:
     >>> "SmoothI" in load_all()
     True
     """
-    others = ("Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks")
-    return {name: __getattr__(name) for name in sorted(_HOMES) if name not in others}
+    return {name: __getattr__(name) for names in _RELAXATIONS.values() for name in names}
