@@ -53,8 +53,7 @@ class SelfAttention(FeatureNetwork):
         """
         if width % heads:
             raise UserError(f"model.width {width} must be a multiple of model.heads {heads}")
-        settings = {"width": width, "hidden": hidden, "blocks": blocks, "heads": heads}
-        super().__init__(settings | {"dropout": dropout, "output": output}, normalise, columns)
+        super().__init__()
 
     @property
     def budget(self) -> int:

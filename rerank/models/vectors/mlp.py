@@ -72,10 +72,9 @@ class MLP(FeatureNetwork):
         """
         if preset is not None and preset not in PRESETS:
             raise UserError(f"model.preset: there is no {preset!r}{nearest(preset, PRESETS)}")
-        given: dict[str, Any] = {"hidden": hidden, "activation": activation, "batch_norm": batch_norm}
-        given |= {"input_norm": input_norm, "output": output, "momentum": momentum, "dropout": dropout}
-        settings = PLAIN | PRESETS[preset] if preset else PLAIN
-        super().__init__(settings | {k: v for k, v in given.items() if v is not None}, normalise, columns)
+        super().__init__()
+        given = {name: value for name, value in self.settings.items() if value is not None and name != "preset"}
+        self.settings = PLAIN | (PRESETS[preset] if preset else {}) | given
 
     @property
     def budget(self) -> int:

@@ -20,7 +20,7 @@ from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
-from rerank.models.base import Inputs, drawn_from
+from rerank.models.base import Inputs, Model, drawn_from
 from rerank.models.contract import class_name, read_contract
 from rerank.models.scorer import Scorer
 from rerank.models.weights import WEIGHTS
@@ -49,11 +49,6 @@ def vectors(lists: Lists, names: Sequence[str]) -> Array:
     except UserError as error:
         shown = ", ".join(names) if len(names) < 5 else f"{names[0]}, {names[1]}, … {names[-1]}"
         raise UserError(f"{lists.store}: the model reads {shown}; {error}") from error
-
-
-def check_columns(lists: Lists, names: Sequence[str], columns: Sequence[str]) -> None:
-    """Validate that lists have the numbers that a model reads: ``names``, empty before training, of ``columns``."""
-    vectors(lists.select([]), names or columns_of(lists, columns))
 
 
 class FeatureInputs(Inputs):
@@ -115,20 +110,44 @@ class ListInputs(FeatureInputs):
         return {"features": padded.unflatten(0, real.shape), "mask": mask, "cells": cells}
 
 
-class FeatureNetwork(Scorer):
+class VectorModel(Model):
+    """A model that reads feature vectors; the argument ``columns`` of its constructor names them.
+
+    Attributes:
+        settings: the constructor's other arguments, which are saved.
+        names: the numbers that it reads, by their full names; empty before training.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = self.arguments()
+        columns = self.settings.pop("columns")
+        self.columns = [FEATURES] if columns is None else list(columns)
+        self.names: list[str] = []
+
+    def check(self, lists: Lists) -> None:
+        vectors(lists.select([]), self.names or columns_of(lists, self.columns))
+
+    def untrained(self) -> str:
+        return "" if self.names else f"{type(self).__name__} is not trained"
+
+    def check_trained(self) -> None:
+        if self.untrained():
+            raise UserError(f"predict: {self.untrained()}; train it first")
+
+    def contract(self) -> dict[str, Any]:
+        return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names}
+
+
+class FeatureNetwork(VectorModel, Scorer):
     """A network over feature vectors, as wide as the lists; subclasses build its layers and score."""
 
     bf16: ClassVar[bool] = False
     reads: ClassVar[type[FeatureInputs]] = FeatureInputs
 
-    def __init__(
-        self, settings: dict[str, Any], normalisers: Sequence[Normaliser] | None, columns: Sequence[str] | None
-    ) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.settings = settings
-        self.normalisers = list(normalisers or [])
-        self.columns = [FEATURES] if columns is None else list(columns)
-        self.names: list[str] = []
+        self.normalisers: list[Normaliser] = list(self.settings.pop("normalise") or [])
 
     @abstractmethod
     def build(self, features: int) -> None:
@@ -151,32 +170,18 @@ class FeatureNetwork(Scorer):
         with drawn_from(seed):
             self.build(len(self.names))
 
-    def check(self, lists: Lists) -> None:
-        check_columns(lists, self.names, self.columns)
-
     def inputs(self, lists: Lists) -> FeatureInputs:
         return self.reads(lists, self.normalisers, self.names, next(self.parameters()).device)
-
-    def untrained(self) -> str:
-        return "" if self.names else f"{type(self).__name__} is not trained"
-
-    def check_trained(self) -> None:
-        if self.untrained():
-            raise UserError(f"predict: {self.untrained()}; train it first")
 
     def head_parameters(self) -> set[str]:
         """Return the names of all parameters: there is no pretrained encoder."""
         return {name for name, _ in self.named_parameters()}
 
     def contract(self) -> dict[str, Any]:
-        return {
-            "class": class_name(type(self)),
-            "settings": self.settings,
-            "columns": self.names,
-            "normalise": [
-                {"class": class_name(type(n)), "arguments": n.arguments(), "state": n.state()} for n in self.normalisers
-            ],
-        }
+        normalise = [
+            {"class": class_name(type(n)), "arguments": n.arguments(), "state": n.state()} for n in self.normalisers
+        ]
+        return super().contract() | {"normalise": normalise}
 
     def write(self, folder: Path) -> None:
         save_model(self, str(folder / WEIGHTS))

@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from rerank.errors import UserError, needed
-from rerank.features.svmlight import FEATURES
 from rerank.lists.view import Lists
-from rerank.models.base import Model, check_lists
+from rerank.models.base import check_lists
 from rerank.models.columns import check_added
-from rerank.models.contract import class_name, read_contract
-from rerank.models.vectors.network import check_columns, columns_of, vectors
+from rerank.models.contract import read_contract
+from rerank.models.vectors.network import VectorModel, columns_of, vectors
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
@@ -31,7 +30,7 @@ LONGEST = 10_000
 """Documents of a list that LightGBM's lambdarank takes."""
 
 
-class Trees(Model):
+class Trees(VectorModel):
     """An ensemble of regression trees, trained one by one: :meth:`begin`, :meth:`grow` for each tree, :meth:`keep`.
 
     The score of a document is the sum of its leaves' values, without any offset: before the first tree every score is
@@ -44,21 +43,15 @@ class Trees(Model):
     smallest_leaf: ClassVar[str]
     """Keys of the configuration that limit the size of a leaf."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        columns = settings.pop("columns")
-        self.columns = [FEATURES] if columns is None else list(columns)
-        self.settings = settings
-        self.trees: int = settings["trees"]
-        self.names: list[str] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self.trees: int = self.settings["trees"]
         self.booster: Any = None
         self.module: Any = needed(f"model: {type(self).__name__}", self.package, "ltr")
 
     def prepare(self, train: Lists) -> None:
         self.names = columns_of(train, self.columns)
         check_added(train, self.names)
-
-    def check(self, lists: Lists) -> None:
-        check_columns(lists, self.names, self.columns)
 
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
@@ -89,9 +82,6 @@ class Trees(Model):
     def count(self) -> int:
         """Number of trees."""
 
-    def untrained(self) -> str:
-        return "" if self.booster is not None else f"{type(self).__name__} is not trained"
-
     def predict(self, lists: Lists) -> Array:
         """Score every candidate: ``[n]`` float32, in their order.
 
@@ -99,12 +89,11 @@ class Trees(Model):
             UserError: the model is not trained, or lists lack what it reads.
         """
         check_lists(lists)
-        if self.untrained():
-            raise UserError(f"predict: {self.untrained()}; train it first")
+        self.check_trained()
         return np.asarray(self._predict(vectors(lists, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
-        return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names, "trees": self.count}
+        return super().contract() | {"trees": self.count}
 
     def write(self, folder: Path) -> None:
         self.booster.save_model(folder / self.file)
@@ -190,7 +179,7 @@ class LightGBM(Trees):
                 ``features``, the column of feature files.
             params: other parameters of LightGBM by name, such as ``lambda_l2`` or ``lambdarank_truncation_level`` (30).
         """
-        super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+        super().__init__()
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
         params = self._params("trees", "threads") | {
@@ -290,7 +279,7 @@ class XGBoost(Trees):
                 ``features``, the column of feature files.
             params: other parameters of XGBoost by name, such as ``reg_lambda`` or ``colsample_bytree``.
         """
-        super().__init__({name: value for name, value in locals().items() if name not in ("self", "__class__")})
+        super().__init__()
 
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
         params = self._params("trees", "threads") | {
