@@ -139,9 +139,8 @@ from .losses import (
 from .models.interpolated import Interpolated as Interpolated
 from .models.load import load as load
 from .models.load import load_model as load_model
-from .models.text.adapter import LoRA as LoRA
 from .models.text.cross_encoder import CrossEncoder as CrossEncoder
-from .models.text.decoder import Decoder as Decoder
+from .models.text.decoder import Decoder as Decoder, LoRA as LoRA
 from .models.vectors.attention import SelfAttention as SelfAttention
 from .models.vectors.mlp import MLP as MLP
 from .models.vectors.mlp import ListMLP as ListMLP

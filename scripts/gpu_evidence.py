@@ -245,7 +245,7 @@ def rates(shape: str, queries: int) -> Callable[[Here], Iterator[str]]:
 def lora(here: Here) -> Iterator[str]:
     """Rates of training steps that change low-rank additions to a decoder alone."""
     need("peft")
-    from rerank.models.text.adapter import LoRA
+    from rerank.models.text.decoder import LoRA
 
     lines = [("training", 0, mode) for mode in ("auto", "cached")]
     yield from rows_of(here, "Qwen3, 8 of 0.6B's 28 layers", 40, "bf16", lines, LoRA())

@@ -176,6 +176,7 @@ def make_decoder(
     Unless ``prompt`` is None, its files have the prompt and score a pair by comparing yes and no.
     """
     import torch
+    from sentence_transformers.cross_encoder.modules import LogitScore
     from tokenizers import Regex, Tokenizer, decoders, pre_tokenizers, trainers
     from tokenizers.models import BPE
     from transformers import (
@@ -185,7 +186,7 @@ def make_decoder(
         PreTrainedTokenizerFast,
     )
 
-    from rerank.models.text.modules import logit_score, write_layout
+    from rerank.models.text.modules import write_layout
 
     backend = Tokenizer(BPE())
     apart = pre_tokenizers.Split(Regex(QWEN), "isolated")
@@ -201,20 +202,20 @@ def make_decoder(
     )
     backend.train_from_iterator([*texts, "yes", "no", " yes", " no"] * 9, trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=512
+        tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=1024
     )
     if prompt is not None:
         role = "{{ messages | selectattr('role', 'equalto', 'ROLE') | map(attribute='content') | first | default('') }}"
         tokenizer.chat_template = re.sub(r"\{(\w+)\}", lambda place: role.replace("ROLE", place[1]), prompt)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": 512}
+    sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": 1024}
     sizes |= {"vocab_size": len(tokenizer), "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
     config = AutoConfig.for_model(kind, **sizes | settings)
     torch.manual_seed(0)
     if head == "yes_no":
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
         if prompt is not None:
-            answers = logit_score(tokenizer.convert_tokens_to_ids(["yes", "no"]))
+            answers = LogitScore(*tokenizer.convert_tokens_to_ids(["yes", "no"]))
             write_layout(folder, "text-generation", [answers], {}, chat=True)
     else:
         config.num_labels = 1

@@ -11,6 +11,15 @@ from rerank.lists.view import Lists
 from rerank.storage.arrow import Array
 
 
+def check_column(lists: Lists, name: str, reader: str, instead: str = "") -> None:
+    """Refuse lists without a column of one number a candidate."""
+    try:
+        lists.select([]).column(name)
+    except UserError as error:
+        way = f"add it with `rerank add --lists {lists.store} --run {name}=FILE`{instead}"
+        raise UserError(f"{reader} column {name}; {error}; {way}") from error
+
+
 def check_added(lists: Lists, names: Sequence[str]) -> None:
     """Refuse added candidates without a value in a column: the gap itself would tell that they are relevant."""
     added = lists.store.added_rows[lists.rows]

@@ -20,10 +20,6 @@ TRAINED_ON, INTERPOLATION, CALIBRATION = "trained_on", "interpolation", "calibra
 FUSION = "Fusion"
 """Its class if there is no model: a fusion of columns alone."""
 
-AFTERWARDS = (TRAINED_ON, CALIBRATION)
-"""Keys that are added after the model is saved and change no score."""
-
-
 FILES_OF_MODEL = (
     *("config.json", "adapter_config.json", "*.safetensors", "*.safetensors.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
@@ -56,7 +52,7 @@ def hash_model(folder: Path, interpolate: bool = True) -> str:
         folder: the model's folder.
         interpolate: count the weights of a ranker that interpolates its model's scores with columns.
     """
-    left_out = AFTERWARDS if interpolate else (*AFTERWARDS, INTERPOLATION)
+    left_out = {TRAINED_ON, CALIBRATION} | (set() if interpolate else {INTERPOLATION})  # added later, or not counted
     contract = {key: value for key, value in read_contract(folder).items() if key not in left_out}
     paths = sorted({path for pattern in FILES_OF_MODEL for path in folder.glob(pattern)})
     return digest(

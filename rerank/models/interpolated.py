@@ -19,7 +19,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_lists
-from rerank.models.columns import check_added, given_column
+from rerank.models.columns import check_added, check_column, given_column
 from rerank.models.contract import FUSION, INTERPOLATION
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates
@@ -90,11 +90,7 @@ class Interpolated(Model):
 
     def check(self, lists: Lists) -> None:
         for name in self.weights:
-            try:
-                lists.select([]).column(name)
-            except UserError as error:
-                way = f"; add it with `rerank add --lists {lists.store} --run {name}=FILE`{self._or_alone()}"
-                raise UserError(f"the ranker interpolates with column {name}; {error}{way}") from error
+            check_column(lists, name, "the ranker interpolates with", self._or_alone())
             self._check_cosines(name, lists)
         check_added(lists, list(self.weights))
 

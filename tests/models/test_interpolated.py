@@ -18,8 +18,8 @@ from rerank.lists import Lists
 from rerank.models.contract import read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
-from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
+from rerank.models.text.decoder import LoRA
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, Scored
 from tests.builders import make_decoder, make_lists_with_added
@@ -77,9 +77,6 @@ def test_lists_are_ranked_as_by_the_fused_run_to_the_last_tie(
             columns = {name: lists.column(name)[start:end].tolist() for name in of_columns}
             given = fusion.scores_of("", [""] * (end - start), columns)
             assert given.tolist() == found[start:end].tolist()
-    share = weights[0] / (weights[0] + 1)
-    two = Interpolated(rerank.MLP(), {"bm25": share}, text=1 - share)
-    assert told(lists.run(two.interpolate(lists, scores))) == told(fuse([runs[0], runs[2]], [share, 1 - share]))
 
 
 def test_documents_that_were_added_change_nothing_for_the_others(tmp_path: Path) -> None:

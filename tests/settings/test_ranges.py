@@ -21,9 +21,8 @@ from rerank.features.letor import LetorData
 from rerank.lists.data import ListsData
 from rerank.lists.folds import FoldsData
 from rerank.lists.sampling import Sampler
-from rerank.models.text.adapter import LoRA
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.decoder import Decoder
+from rerank.models.text.decoder import Decoder, LoRA
 from rerank.retrieval.bm25 import BM25
 from rerank.settings.described import Described
 from rerank.settings.ranges import FINITE, Count, Range, Share, annotations_of, check_arguments

@@ -69,9 +69,6 @@ class CrossEncoder(Scorer, ModelHubMixin):
     says_limit = True
     """Save the tokenizer with the longest pair as its limit, at which other libraries cut."""
 
-    reserve = 0
-    """Tokens to leave by default for instructions of queries."""
-
     def __init__(
         self,
         name: str,
@@ -121,9 +118,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
         self._begin(FRESH_SEED)
         self.positions = saved.get("positions") or positions_of(self.network, self.tokenizer)
         self.room = room = self.positions - self.template.special - self.tails
-        usual = room - min(self.reserve, room // 4)
-        self.query_length: int = query_length or saved.get("query_length") or min(self.usual[0], max(1, usual // 4))
-        usual = LONG if self.long != "truncate" else usual - self.query_length
+        self.query_length: int = query_length or saved.get("query_length") or min(self.usual[0], max(1, room // 4))
+        usual = LONG if self.long != "truncate" else room - self.query_length
         if self.long == "truncate" and (self.missing or not self.fills_positions):
             usual = min(self.usual[1], usual)
         self.document_length: int = document_length or saved.get("document_length") or usual

@@ -1,8 +1,9 @@
-"""Decoders as rerankers: a prompt around the pair, and what the model says behind its last token."""
+"""Decoders as rerankers: a prompt around the pair, a score from the last token, and low-rank adapters by peft."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from types import MethodType
 from typing import Any, Literal, cast
@@ -10,17 +11,15 @@ from typing import Any, Literal, cast
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from rerank.errors import UserError
+from rerank.errors import UserError, needed
 from rerank.kernels.flat import use_flat_decoder
 from rerank.lists.tokens import NOTHING, Side, encode
 from rerank.models.contract import hash_model
-from rerank.models.text.adapter import CONFIG, LoRA, base_of
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.modules import (
     LAYOUT,
     LOGIT_SCORE,
     default_prompt,
-    logit_score,
     logit_tokens,
     modules_of,
     prompts_of,
@@ -38,16 +37,61 @@ from rerank.models.text.network import (
 from rerank.models.text.pairs import PairTemplate
 from rerank.models.text.prompt import Prompt
 from rerank.models.weights import find_model
-from rerank.settings.ranges import Count, Positive, Rate
-
-INSTRUCTION = 64
-"""Tokens that queries' instructions may take by default, above those of the usual one."""
+from rerank.settings.ranges import Count, Positive, Rate, check_arguments
+from rerank.storage.files import read_json
 
 FLAT = ("gemma", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
 """Architectures that are read without padding; tests compare them with Transformers' own passes."""
 
+CONFIG, NAME = "adapter_config.json", "base_model_name_or_path"
+"""In the folder of an adapter: peft's settings, and the key of its base."""
+
 BASE = "base"
 """In the contract of an adapter: the hashes of the model that it belongs to."""
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Train low-rank additions to the weights, not the weights themselves: ``W + alpha / rank · B A``.
+
+    >>> LoRA(rank=8, targets=["q_proj", "v_proj"])
+    LoRA(rank=8, alpha=32, dropout=0.0, targets=['q_proj', 'v_proj'])
+
+    Attributes:
+        rank: rows of ``A``, columns of ``B``.
+        alpha: scale of the addition, see above.
+        dropout: dropout rate on the input of the additions.
+        targets: the layers, by the end of their names, such as q_proj; None takes all linear ones but the head.
+    """
+
+    rank: Count = 16
+    alpha: Positive = 32
+    dropout: Rate = 0.0
+    targets: list[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_arguments(LoRA, vars(self), "model.lora")
+
+    def add_to(self, network: Any, base: str) -> None:
+        """Add fresh adapters to a network, whose other weights, but a classifier's head, are frozen.
+
+        Args:
+            network: the network.
+            base: its folder or its name on the hub, which the adapter's files name.
+        """
+        peft = needed("model.lora:", "peft", "lora")
+        classifies = hasattr(network, "score")
+        network.add_adapter(
+            peft.LoraConfig(
+                task_type="SEQ_CLS" if classifies else "CAUSAL_LM",
+                r=self.rank,
+                lora_alpha=self.alpha,
+                lora_dropout=self.dropout,
+                target_modules=self.targets or "all-linear",
+                modules_to_save=["score"] if classifies else None,
+            )
+        )
+        network.peft_config["default"].base_model_name_or_path = base
 
 
 class Decoder(CrossEncoder):
@@ -72,8 +116,6 @@ class Decoder(CrossEncoder):
         query_length: Count | None = None,
         document_length: Count | None = None,
         dropout: Rate | None = None,
-        start: list[str] | str | None = None,
-        start_weight: Positive | None = None,
     ) -> None:
         """Load a decoder, a reranker that was made of one, or an adapter with its base.
 
@@ -86,9 +128,7 @@ class Decoder(CrossEncoder):
                 folder has.
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.
             document_length: word pieces kept of a document; None takes the saved model's own, else 512.
-            dropout: see :class:`CrossEncoder`, as for all that follow.
-            start: columns that the scores start from.
-            start_weight: the columns' weight before the first step.
+            dropout: see :class:`CrossEncoder`.
 
         Raises:
             UserError: no such model, one that is not a decoder, files that do not say how it reads a pair, a prompt
@@ -96,14 +136,13 @@ class Decoder(CrossEncoder):
         """
         self.lora, self.prompt = lora, None
         self._source, self._instruction = name, instruction
-        lengths = query_length, document_length
-        super().__init__(name, cast(Any, head), *lengths, dropout, "truncate", start, start_weight)
+        super().__init__(name, cast(Any, head), query_length, document_length, dropout, "truncate")
 
     prompt: Prompt | None
 
     def _open(self, head: str | None) -> None:
         self.has_adapter = (self.folder / CONFIG).is_file()
-        self._base = base_of(self.folder, self._saved.get(BASE)) if self.has_adapter else self.folder
+        self._base = _base_of(self.folder, self._saved.get(BASE)) if self.has_adapter else self.folder
         folder = self.folder if (self.folder / LAYOUT).is_file() else self._base
         self._layout, self.prompts = modules_of(folder), prompts_of(folder)
         self._instruction = self._instruction or default_prompt(self.prompts) or None
@@ -147,20 +186,15 @@ class Decoder(CrossEncoder):
         if self.lora is not None:
             self.lora.add_to(network, str(folder.resolve()) if Path(self._source).is_dir() else self._source)
         elif self.has_adapter:
-            network.load_adapter(str(self.folder), is_trainable=True)
-            self.missing = []
+            needed(f"{self.folder}: an adapter", "peft", "lora")
+            self.missing = sorted(network.load_adapter(str(self.folder), is_trainable=True).missing_keys)
         keep_float32(network.score if self.head == "hf" else network.get_output_embeddings())
         self.network, self.drawn = network, bool(self.missing) or self.lora is not None
-        self._join()
-
-    def _join(self) -> None:
-        """Set the template of pairs, the text around its sides, and the number of tokens of the tails."""
         if self.prompt is None:  # a classifier without a chat template: its tokenizer's pairs
             self.template = PairTemplate.of(self.tokenizer, with_types=False, decoder=True)
-            self.around, self.tails = NOTHING, 0
-            return
-        self.template, self.around = self.prompt.template()
-        self.reserve = INSTRUCTION if self.prompt.takes_instructions else 0
+            self.around = NOTHING
+        else:
+            self.template, self.around = self.prompt.template()
         self.tails = sum(len(encode(self.tokenizer, Side(1 << 30), [tail])[0][0]) for _, tail in self.around)
 
     def _template_with(self, instruction: str) -> PairTemplate:
@@ -181,7 +215,7 @@ class Decoder(CrossEncoder):
         return super().contract() | ({BASE: hash_model(self._base)} if self.is_adapter else {})
 
     def head_parameters(self) -> set[str]:
-        return {name for name, _ in self.named_parameters() if name.startswith(("network.score.", "start."))}
+        return {name for name, _ in self.named_parameters() if name.startswith("network.score.")}
 
     @property
     def is_adapter(self) -> bool:
@@ -189,6 +223,8 @@ class Decoder(CrossEncoder):
         return self.lora is not None or self.has_adapter
 
     def write(self, folder: Path) -> None:
+        from sentence_transformers.cross_encoder.modules import LogitScore
+
         with warnings.catch_warnings(action="ignore"):  # of a base that peft does not find on the hub
             super().write(folder)
         prompts = self.prompts
@@ -198,7 +234,7 @@ class Decoder(CrossEncoder):
         if self.head == "hf":
             write_layout(folder, "sequence-classification", [], prompts, chat)
         else:
-            write_layout(folder, "text-generation", [logit_score(self.answers)], prompts, chat)
+            write_layout(folder, "text-generation", [cast(Any, LogitScore)(*self.answers)], prompts, chat)
 
 
 def _classify(network: Any, **batch: Any) -> Any:
@@ -212,3 +248,17 @@ def _compare(network: Any, **batch: Any) -> Any:
     output = type(network).forward(network, **batch, logits_to_keep=1, use_cache=False)
     logits = output.logits[:, -1, network.answers]
     return SequenceClassifierOutput(logits=logits[:, :1] - logits[:, 1:] if len(network.answers) > 1 else logits)
+
+
+def _base_of(folder: Path, expected: str | None) -> Path:
+    """Find the folder of the model that an adapter was trained on, by its :func:`hash_model` if that is known."""
+    name = read_json(folder / CONFIG)[NAME]
+    if not name:
+        raise UserError(f"{folder}: an adapter that does not name its base; write it as {NAME} into {CONFIG}")
+    try:
+        base = find_model(name)
+    except UserError as error:
+        raise UserError(f"{folder}: the base of this adapter is missing ({error}); copy or link it there") from error
+    if expected not in (None, hash_model(base)):
+        raise UserError(f"{folder}: an adapter of another base than {name}; copy the base that it was trained on there")
+    return base

@@ -169,13 +169,6 @@ def write_layout(folder: Path, task: str, modules: Sequence[Any], prompts: dict[
     write_json(folder / SETTINGS, settings | prompts)
 
 
-def logit_score(tokens: Sequence[int]) -> Any:
-    """Make the module of a decoder that answers with one token or another."""
-    from sentence_transformers.cross_encoder.modules import LogitScore
-
-    return LogitScore(tokens[0], tokens[1] if len(tokens) > 1 else None)
-
-
 def logit_tokens(entries: Sequence[dict[str, Any]]) -> list[int]:
     """Return the tokens whose logits a decoder's score is made of; empty if its modules name none."""
     last: dict[str, Any] = entries[-1] if entries else {"type": ""}

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rerank.errors import UserError
 from rerank.lists.scaled import z_scores
 from rerank.lists.view import Lists
-from rerank.models.columns import check_added, given_column
+from rerank.models.columns import check_added, check_column, given_column
 from rerank.storage.arrow import Array
 
 DEPTH = 100
@@ -66,10 +66,7 @@ class Start(nn.Module):
     def check(self, lists: Lists) -> None:
         """Refuse lists that lack a column, or with a column that would give added documents away."""
         for name in self.columns:
-            try:
-                lists.select([]).column(name)
-            except UserError as error:
-                raise UserError(f"the model starts from column {name}; {error}") from error
+            check_column(lists, name, "the model starts from")
         # Added documents have the lowest z of the column that orders the lists, as all below its depth have.
         if others := [name for name in self.columns if name != lists.store.order]:
             check_added(lists, others)
