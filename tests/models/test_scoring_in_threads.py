@@ -18,10 +18,7 @@ from rerank.kernels.flat import SEQUENCES
 from rerank.lists import Lists
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.text.pairs import Long
 from tests.builders import make_model, with_positions
-
-LENGTHS = {"query_length": 8, "document_length": 40}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +54,8 @@ class Watched(CrossEncoder):
     fails_at = 10**9
 
 
-def watched(folder: Path, **more: object) -> Watched:
-    model = Watched(str(folder), query_length=8, document_length=12, **more)  # type: ignore[arg-type]
+def watched(folder: Path) -> Watched:
+    model = Watched(str(folder), query_length=8, document_length=12)
     model.seen = []
     return model
 
@@ -68,11 +65,8 @@ def threads_of_a_new_thread() -> int:
         return pool.submit(torch.get_num_threads).result()
 
 
-@pytest.mark.parametrize("long", ["truncate", "cls_mean"])
-def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, threads: int, long: Long) -> None:
-    more = LENGTHS if long != "truncate" else {"query_length": 8, "document_length": 12}
-    torch.manual_seed(3)
-    model = CrossEncoder(str(model_folder), long=long, head="cls", **more)  # type: ignore[arg-type]
+def test_scores_are_those_of_one_thread(model_folder: Path, lists: Lists, threads: int) -> None:
+    model = CrossEncoder(str(model_folder), "cls", query_length=8, document_length=40, long="cls_mean")
     inputs = model.inputs(lists)
     found = [score_lists(model, inputs, lists, budget=100, precision="fp32") for _ in range(5)]
     assert threads_of_a_new_thread() == threads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -56,12 +55,9 @@ def test_initial_ranking_equals_the_first_stage(
         for shown in (lists, lists.top(6)):
             scores = score_lists(model, model.inputs(shown), shown, precision=precision)
             ranked, before = shown.run(scores), shown.run(shown.column(name))  # ties as in the list
-            assert {q: [d.id for d in found] for q, found in ranked.items()} == {
-                q: [d.id for d in found] for q, found in before.items()
-            }
             for query, first in before.items():
-                ours = [d.score for d in ranked[query]]
-                theirs = [d.score for d in first]
+                assert [d.id for d in ranked[query]] == [d.id for d in first]
+                ours, theirs = ([d.score for d in run] for run in (ranked[query], first))
                 assert (np.diff(ours) == 0).tolist() == (np.diff(theirs) == 0).tolist() or len(set(theirs)) < 2
     assert np.ptp(scores) > 0.2
 
@@ -124,15 +120,10 @@ def test_missing_columns_are_refused(tiny_model: Path, lists: Lists) -> None:
     assert model.rank("a", [], columns={"bm25": []}) == []
 
 
-def test_added_documents_have_the_lowest_z_of_the_order_and_need_values_of_other_columns(
-    tiny_model: Path, tmp_path: Path
-) -> None:
+def test_added_documents_need_values_of_columns_that_do_not_order_the_lists(tiny_model: Path, tmp_path: Path) -> None:
     lists = make_lists_with_added(tmp_path)
     added = lists.store.added_rows
     assert np.isnan(lists.store.column("bm25")[added]).all()
-    z = lists.store.scaled("bm25", 100)
-    for first, last in pairwise([0, *lists.store.ends.tolist()]):
-        assert set(z[first:last][added[first:last]]) <= {z[first:last].min()}
     assert np.isfinite(start(tiny_model).predict(lists.with_added())).all()
     lists.store.add_column("gaps", np.where(added, np.nan, 2.0))
     lists.store.add_column("full", np.where(added, 1.0, 2.0))

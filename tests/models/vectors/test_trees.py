@@ -89,15 +89,6 @@ def test_constructor_names_a_missing_library(kind: type[Trees], monkeypatch: pyt
         kind()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_predict_scores_documents_independently(kind: type[Trees], lists: Lists) -> None:
-    model = grown(kind(), lists)
-    whole = model.predict(lists)
-    order = np.random.default_rng(0).permutation(len(lists))
-    parts = [whole[lists.offsets[i] : lists.offsets[i + 1]] for i in order]
-    np.testing.assert_array_equal(model.predict(lists.select(order)), np.concatenate(parts))
-
-
 def judged(length: int) -> Lists:
     grades = np.arange(length) % 2
     return Lists.from_dataframe(
