@@ -121,5 +121,8 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank show losses` lists them")
     if options.select_epoch_by is not None and trees:
         raise UserError("select_epoch_by: is for networks; trees are stopped by the monitor")
-    if options.select_epoch_by == "loss" and isinstance(loss, type) and not issubclass(loss, Loss):
+    several = isinstance(loss, type) and not issubclass(loss, Loss)
+    if options.select_epoch_by == "loss" and several:
         raise UserError("select_epoch_by: loss needs a single loss of the grades, not a sum of several")
+    if trees and several:
+        raise UserError("loss: trees take a single loss of the grades, not a sum of several")

@@ -15,7 +15,6 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
-from rerank.losses.terms import Terms
 from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
 from rerank.models.vectors.trees import Gain, Trees
@@ -45,8 +44,6 @@ class TreeTrainer:
             raise UserError("trees are trained by one process; start one, and set model.threads")
         if config.loss is not None and not self.model.takes_losses:
             raise UserError(f"loss: {type(self.model).__name__} has its own; leave it out, or give --model LightGBM")
-        if isinstance(config.loss, Terms):
-            raise UserError("loss: trees take a single loss of the grades, not a sum of several")
         if config.tracker:
             warn_once("trees log to metrics.jsonl only; tracker is ignored")
         self.measurer = Measurer(config, splits)
