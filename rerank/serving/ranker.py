@@ -31,7 +31,7 @@ FIELDS: dict[str, tuple[type, str]] = {
     "raw_scores": (bool, "true or false"),
 }
 
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+ONLY_BEHAVIOUR: dict[str, tuple[Any, ...]] = {
     "rank_fields": ([], ["text"]),
     "return_embeddings": (False,),
     "truncate": (True,),
@@ -126,7 +126,7 @@ class Body:
         for name, value in fields.items():
             if name in FIELDS and not (type(value) is FIELDS[name][0] or (value is None and name != "query")):
                 raise UserError(f"{name}: expected {FIELDS[name][1]}, not {reprlib.repr(value)}")
-            if name not in (*FIELDS, documents) and value is not None and value not in NEUTRAL.get(name, ()):
+            if name not in (*FIELDS, documents) and value is not None and value not in ONLY_BEHAVIOUR.get(name, ()):
                 raise UserError(f"{name[:100]}: {reprlib.repr(value)} is not supported; leave it out")
         if not isinstance(fields.get(documents), list) or not fields[documents]:
             raise UserError(f"{documents}: expected texts or objects, not {reprlib.repr(fields.get(documents))}")

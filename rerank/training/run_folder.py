@@ -57,7 +57,7 @@ CHECKPOINTS = "checkpoints"
 GIVEN = "lists"
 """Folder of lists that were given in memory."""
 
-NEUTRAL = ("data", "model", "tracker", "checkpoint_every")
+NOT_FINGERPRINTED = ("data", "model", "tracker", "checkpoint_every")
 """Settings that change no result, or count by content."""
 
 PACKAGES = ("accelerate", "lightgbm", "numpy", "pyarrow", "tokenizers", "torch", "transformers", "xgboost")
@@ -74,7 +74,9 @@ def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
 
 def resolve_settings(config: TrainConfig) -> dict[str, Any]:
     """List the settings that count, without the data."""
-    counted = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in NEUTRAL}
+    counted = {
+        field.name: getattr(config, field.name) for field in fields(config) if field.name not in NOT_FINGERPRINTED
+    }
     model: dict[str, Any] = resolve_value(config.model)
     if (folder := getattr(config.model, "folder", None)) is not None:
         model["name"] = hash_model(folder)
