@@ -60,7 +60,7 @@ CHECKS = {
     ".probabilities(lists)": "last.shape == (lists.size,) and 0 < last.min() <= last.max() < 1",
     "rerank.Interpolated(": 'last[0]["score"] >= last[1]["score"] and scores.size == lists.size',
     '.save_pretrained("reranker")': 'rerank.load("reranker").predict([("what is a wing", "a jet")]).shape == (1,)',
-    "model.merge()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
+    "merge_and_unload()": 'rerank.Decoder("merged").predict([("what is a wing", "a wing gives lift")]).shape == (1,)',
 }
 """Conditions after the snippet that contains these words; ``last`` is the value of its last expression."""
 
@@ -172,7 +172,7 @@ def prepare(folder: Path, code: str, tiny_model: Path) -> None:
         model.save(folder / "runs" / "mine" / "best")
     if 'CrossEncoder("decoder"' in code:
         make_decoder(folder / "decoder", prompt=None)
-    if "model.merge()" in code:
+    if "merge_and_unload()" in code:
         (folder / "runs" / "x" / "best").mkdir(parents=True)
         base = str(make_decoder(folder / "base"))
         lora = rerank.LoRA(rank=2)
