@@ -24,7 +24,7 @@ COSINES, LARGER = "MiniLM's cosines", "mpnet's cosines"
 """Methods that rank WikiQA's answers before training."""
 
 GAINS = ("SoftmaxCE", COSINES, "SoftmaxCE, mpnet", LARGER)
-"""What is trained on WikiQA, each with its start."""
+"""Models trained on WikiQA with softmax cross-entropy, each followed by its encoder's cosines."""
 
 Row = list[object]
 
