@@ -71,7 +71,9 @@ def _build(output: Path, precision: Precision) -> None:
     _add_row(runs, test, "minilm")
     _add_row(runs, test, fuse([test.run(name) for name in COLUMNS]))
     training = fine_tune(
-        CrossEncoder(ENCODER, **MODEL, start=COLUMNS, start_weight=0.5),  # its first ranking is the fusion's
+        CrossEncoder(
+            ENCODER, **MODEL, residual_columns=COLUMNS, residual_weight=0.5
+        ),  # its first ranking is the fusion's
         train,
         SmoothINDCG(),
         output=output / "model",

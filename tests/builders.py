@@ -236,7 +236,7 @@ def make_rankers(place: Path) -> dict[str, Path]:
     AutoTokenizer.from_pretrained(tiny).save_pretrained(place / "text")
     lists = letor_lists(write_features(place / "train.txt", features=2))
     models = {
-        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, start="bm25"),
+        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, residual_columns="bm25"),
         "mlp": rerank.MLP(hidden=[4]),
         "trees": rerank.LightGBM(trees=2, num_leaves=2),
     }

@@ -157,7 +157,7 @@ def prepare(folder: Path, code: str, tiny_model: Path) -> None:
     """Make the lists and models that the snippets name."""
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     model.save(folder / "runs" / "scifact-smoothi" / "best")
-    CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25").save(
+    CrossEncoder(str(tiny_model), query_length=8, document_length=24, residual_columns="bm25").save(
         folder / "runs" / "scifact-start" / "best"
     )
     shutil.copytree(tiny_model, folder / "encoder")

@@ -84,7 +84,7 @@ def test_model_that_starts_from_bm25_reads_its_column_or_the_score(model: CrossE
     """Scores are matched to their query, also if the rows of queries are mixed."""
     folder = tmp_path / "text"
     model.save(folder)
-    start = CrossEncoder(str(folder), start="bm25")
+    start = CrossEncoder(str(folder), residual_columns="bm25")
     came = first_stage()(QUERIES)
     came["bm25"] = np.arange(len(came), dtype=float)[::-1] % 4
     for frame, column in ((came, "bm25"), (came.drop(columns="bm25"), "score")):

@@ -52,7 +52,7 @@ def make_card(
     loss = config["loss"]["class_path"].rpartition(".")[2] if config.get("loss") else None
     split = "test" if results is not None and results.test else "validation"
     # sentence-transformers would load the text part alone
-    measured = {} if results is None or "start" in contract else getattr(results, split)
+    measured = {} if results is None or "residual" in contract else getattr(results, split)
     evaluated = [
         EvalResult(
             task_type="text-ranking",
@@ -86,7 +86,7 @@ def make_card(
         settings=_settings(config, original, network="trees" not in contract),
         results=results,
         rows=[] if results is None else list(results.rankings()),
-        columns=json.dumps({column: [12.5, 11.0] for column in contract.get("start", {}).get("columns", [])}),
+        columns=json.dumps({column: [12.5, 11.0] for column in contract.get("residual", {}).get("columns", [])}),
     )
 
 

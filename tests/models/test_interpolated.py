@@ -137,7 +137,7 @@ def test_adapters_and_models_of_vectors_are_interpolated(tmp_path: Path, lists: 
 
 
 def test_rank_passes_first_stage_columns_to_the_model(text_model: Path) -> None:
-    ranker: Any = Interpolated(CrossEncoder(str(text_model), start="bm25"), {"dense": 1}, 1)
+    ranker: Any = Interpolated(CrossEncoder(str(text_model), residual_columns="bm25"), {"dense": 1}, 1)
     assert ranker.given == ["bm25", "dense"] and set(ranker.columns) == {"bm25:z100", "dense"}
     columns = {"bm25": [3, 1, None], "dense": [None, 1, 2]}
     alone = {one["corpus_id"]: one["score"] for one in ranker.model.rank("heat", ["a", "b", "c"], columns=columns)}

@@ -103,5 +103,5 @@ def test_scores_of_random_weights_are_warned_of(
     text.name = "another of this test"
     for model in (text, run.model, rerank.CrossEncoder(str(tmp_path / "run" / "best"))):
         model.predict(lists)  # trained in place, loaded, loaded by name
-    rerank.CrossEncoder(str(tiny_model), **SMALL, start="bm25").predict(lists)  # nothing is random
+    rerank.CrossEncoder(str(tiny_model), **SMALL, residual_columns="bm25").predict(lists)  # nothing is random
     assert not warnings_of(caplog)

@@ -25,7 +25,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> rerank.Lists:
 
 @pytest.fixture(scope="module")
 def trained(tiny_model: Path, lists: rerank.Lists, tmp_path_factory: pytest.TempPathFactory) -> rerank.Training:
-    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
+    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, residual_columns="bm25")
     output = tmp_path_factory.mktemp("runs") / "x"
     return rerank.train(model, lists, rerank.SmoothINDCG(), validation=0.25, output=output, batch_size=2, seed=7)
 
@@ -53,7 +53,7 @@ def test_configuration_repeats_training_exactly(trained: rerank.Training, tmp_pa
 def test_train_reuses_its_run_and_refuses_another(
     trained: rerank.Training, tiny_model: Path, lists: rerank.Lists
 ) -> None:
-    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
+    model = rerank.CrossEncoder(str(tiny_model), query_length=8, document_length=24, residual_columns="bm25")
     told = {"validation": 0.25, "output": trained.folder, "batch_size": 2, "seed": 7}
     assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).results == trained.results
     with pytest.raises(rerank.UserError, match="trained on other lists"):
@@ -83,7 +83,7 @@ def test_teacher_column_trains_unjudged_queries(tmp_path: Path) -> None:
 def test_threads_get_equal_scores(trained: rerank.Training) -> None:
     """A model in training mode, too: dropout must not come back while another thread scores."""
     pairs = [("wing flow", f"wing heat jet {i}") for i in range(24)]
-    text = rerank.CrossEncoder(str(trained.folder / "best"), start=[], dropout=0.5)
+    text = rerank.CrossEncoder(str(trained.folder / "best"), residual_columns=[], dropout=0.5)
     text.train()
     alone = text.predict(pairs)
     with ThreadPoolExecutor(6) as pool:

@@ -80,7 +80,7 @@ def test_fit_saves_no_interpolation_when_the_model_reads_the_first_stage(tmp_pat
     lists = make_lists(tmp_path)
     values = np.random.default_rng(0).normal(size=len(lists.store.document))  # what a share of bm25 is better than
     lists.store.add_column("noise", values)
-    starting = CrossEncoder(str(tiny_model), query_length=8, document_length=24, start="bm25")
+    starting = CrossEncoder(str(tiny_model), query_length=8, document_length=24, residual_columns="bm25")
     vectors, trees = MLP(hidden=[4], columns=["bm25", "noise"]), LightGBM(trees=1, columns=["bm25", "noise"])
     for name, model in (("start", starting), ("vectors", vectors), ("trees", trees)):
         found = trained(lists, model, tmp_path / name)

@@ -57,7 +57,7 @@ def test_dry_run_counts_lists_of_trees(place: Path, tmp_path: Path, capsys: pyte
     [
         (["--data.test", "nowhere"], "nowhere: not a lists folder"),
         (["--model.name", "nowhere/model"], "nowhere/model: neither a folder"),
-        (["--model.start", "splade"], "no column 'splade'"),
+        (["--model.residual_columns", "splade"], "no column 'splade'"),
         (["--sampler", "PositivesNegatives", "--sampler.positives", "0"], "positives"),
     ],
 )

@@ -63,12 +63,12 @@ def test_gradient_equals_that_of_the_whole_graph(
     assert_equal(found[1], whole[1])
 
 
-@pytest.mark.parametrize(("start", "gradient"), [(None, "full"), ("bm25", "cached")])
+@pytest.mark.parametrize(("columns", "gradient"), [(None, "full"), ("bm25", "cached")])
 def test_gradient_of_two_processes_equals_that_of_one(
-    start: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
+    columns: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
 ) -> None:
-    model = CrossEncoder(str(tiny_model), start=start, **LENGTHS)  # type: ignore[arg-type]
-    for parameter in model.parameters():  # the last layer of a model that starts from bm25 is zero
+    model = CrossEncoder(str(tiny_model), residual_columns=columns, **LENGTHS)  # type: ignore[arg-type]
+    for parameter in model.parameters():  # the last layer of a residual model starts at zero
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.1)
     loss, whole = gradients(model, lists, LOSS)

@@ -63,12 +63,12 @@ def gradients_of_two(model: CrossEncoder, lists: Lists, gradient: Any) -> Any:
     return value, {name: part.full_tensor() if isinstance(part, DTensor) else part for name, part in found.items()}
 
 
-@pytest.mark.parametrize(("start", "gradient"), [(None, "full"), ("bm25", "cached")])
+@pytest.mark.parametrize(("columns", "gradient"), [(None, "full"), ("bm25", "cached")])
 def test_gradient_of_two_processes_with_unequal_lists_is_that_of_one(
-    start: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
+    columns: str | None, gradient: str, tiny_model: Path, lists: Lists, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    model = CrossEncoder(str(tiny_model), start=start, **LENGTHS)  # type: ignore[arg-type]
+    model = CrossEncoder(str(tiny_model), residual_columns=columns, **LENGTHS)  # type: ignore[arg-type]
     for parameter in model.parameters():  # the last layer of a residual model starts at zero
         if not parameter.any():
             torch.nn.init.normal_(parameter, std=0.1)

@@ -31,7 +31,7 @@ from rerank.models.text.network import (
     reads_padding,
 )
 from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows, with_instructions
-from rerank.models.text.start import DEPTH, Start, start_at_zero
+from rerank.models.text.residual import DEPTH, Residual, zero_last_layer
 from rerank.models.weights import align, find_model
 from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate, check_value
@@ -48,16 +48,17 @@ class CrossEncoder(Scorer, ModelHubMixin):
     The pair is joined by the tokenizer's own template. The encoder runs in the precision of the surrounding
     autocast, the head always in float32, and scores are raw (no activation).
 
-    With ``start`` it begins where the first stage is: the score is ``w · z + text``, with ``z`` of a column of the
-    lists, such as BM25's scores, by mean and deviation of its best candidates (:func:`rerank.lists.scaled.z_scores`).
-    The last layer of a randomly initialised head is then 0, so the initial ranking equals the first stage's exactly.
+    With ``residual_columns`` the text score corrects the first stage: the score is ``w · z + text``, with ``z`` of a
+    column of the lists, such as BM25's scores, by mean and deviation of its best candidates
+    (:func:`rerank.lists.scaled.z_scores`). The last layer of a randomly initialised head is then 0, so the initial
+    ranking equals the first stage's exactly.
     Only the text model is saved for other libraries; ``w``, trained with it, is in ``rerank.json``.
 
     ``save_pretrained`` and ``push_to_hub`` are those of :class:`huggingface_hub.ModelHubMixin`.
 
     >>> from rerank import CrossEncoder
-    >>> CrossEncoder("sentence-transformers/all-MiniLM-L6-v2", document_length=64, start="bm25")
-    CrossEncoder('sentence-transformers/all-MiniLM-L6-v2', document_length=64, start='bm25')
+    >>> CrossEncoder("sentence-transformers/all-MiniLM-L6-v2", document_length=64, residual_columns="bm25")
+    CrossEncoder('sentence-transformers/all-MiniLM-L6-v2', document_length=64, residual_columns='bm25')
     """
 
     usual = 64, 256
@@ -77,8 +78,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
         document_length: Count | None = None,
         dropout: Rate | None = None,
         long: Long | None = None,
-        start: list[str] | str | None = None,
-        start_weight: Positive | None = None,
+        residual_columns: list[str] | str | None = None,
+        residual_weight: Positive | None = None,
     ) -> None:
         """Load an encoder, or a cross-encoder that was trained before.
 
@@ -95,24 +96,24 @@ class CrossEncoder(Scorer, ModelHubMixin):
             long: reading of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
                 chunks of the document: ``max`` is the best chunk's score, ``cls_mean`` scores the mean of their CLS
                 vectors (CEDR, with the head ``cls``). None takes the saved model's own, else ``truncate``.
-            start: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A randomly
-                initialised head starts at 0, a trained head stays. None takes the saved model's own, [] the text score
-                alone.
-            start_weight: ``w`` before the first step, of all columns together; None takes the saved model's own for
+            residual_columns: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A
+                randomly initialised head starts at 0, a trained head stays. None takes the saved model's own, [] the
+                text score alone.
+            residual_weight: ``w`` before the first step, of all columns together; None takes the saved model's own for
                 these columns, else 0.25.
 
         Raises:
             UserError: no such model, no safetensors weights, lengths beyond the model's positions, or a head that
-                cannot do what ``long`` or ``start`` ask for.
+                cannot do what ``long`` or ``residual_columns`` ask for.
         """
         super().__init__()
         self.folder = find_model(name)
         self._saved = saved = read_contract(self.folder)
         self.name: str = saved.get("name", name)
         self.long: Long = long or saved.get("long", "truncate")
-        self.start = Start.of(start, start_weight, saved)
-        self.columns = [scaled(column, DEPTH) for column in self.start.columns]
-        self.given = self.start.columns
+        self.residual = Residual.of(residual_columns, residual_weight, saved)
+        self.columns = [scaled(column, DEPTH) for column in self.residual.columns]
+        self.given = self.residual.columns
         self._dropout, self._started = dropout, False
         self._open(head or saved.get("head"))
         self._begin(FRESH_SEED)
@@ -146,8 +147,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
         if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
-        self._at_zero = bool(self.start.columns) and start_at_zero(self.network, self.missing)
-        self.start.weights.data = self.start.initial.clone()
+        self._at_zero = bool(self.residual.columns) and zero_last_layer(self.network, self.missing)
+        self.residual.weights.data = self.residual.initial.clone()
 
     def _load(self) -> None:
         """Load the network, which scores rows of tokens as ``.logits``, and the template that joins pairs."""
@@ -165,7 +166,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             )
 
     def untrained(self) -> str:
-        """Name weights that were drawn and never trained, unless they add 0 to the columns of ``start``."""
+        """Name weights that were drawn and never trained, unless they add 0 to the columns of ``residual_columns``."""
         if not self.missing or self._started or self._at_zero:
             return ""
         return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random), and so scores are, too"
@@ -212,17 +213,17 @@ class CrossEncoder(Scorer, ModelHubMixin):
         contract: dict[str, Any] = {"class": class_name(type(self)), "name": self.name, "head": self.head}
         contract |= {"query_length": self.query_length, "document_length": self.document_length, "long": self.long}
         contract["positions"] = self.positions  # the tokenizer may be saved with another limit
-        return contract | self.start.contract()
+        return contract | self.residual.contract()
 
     def head_parameters(self) -> set[str]:
         encoder = f"network.{self.network.base_model_prefix}."
         return {name for name, _ in self.named_parameters() if not name.startswith(encoder)}
 
     def check(self, lists: Lists) -> None:
-        self.start.check(lists)
+        self.residual.check(lists)
 
     def inputs(self, lists: Lists) -> Inputs:
-        """Return the lists' token ids, from the cache inside their folder, and z of the columns of ``start``."""
+        """Return the lists' token ids, from the cache inside their folder, and z of ``residual_columns``."""
         self.check(lists)
         tokens = tokenise(lists.store, self.tokenizer, self.query_length, self.document_length, self.around)
         if tokens.truncated:
@@ -232,7 +233,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             )
         asked = lists.store.queries
         instructions = asked.column("instruction").to_pylist() if "instruction" in asked.column_names else []
-        first_stage = self.start.of_lists(lists)
+        first_stage = self.residual.of_lists(lists)
         return self.token_inputs(tokens, lists.store.query, lists.store.document, instructions, first_stage)
 
     def pair_inputs(
@@ -290,7 +291,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
     def score(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Score a collated batch, ``w · z + text`` with z of the first stage: ``[n]`` float32."""
         text = score_rows(self.network, batch, self.long)
-        return text + self.start(batch[FIRST_STAGE]) if FIRST_STAGE in batch else text
+        return text + self.residual(batch[FIRST_STAGE]) if FIRST_STAGE in batch else text
 
     forward = score
 
@@ -322,10 +323,10 @@ class CrossEncoder(Scorer, ModelHubMixin):
             if instruction:
                 raise UserError("instruction: is for pairs; give lists a column instruction")
             return super().predict(pairs, budget, precision)
-        if self.start.columns:
+        if self.residual.columns:
             raise UserError(
-                f"predict: the model starts from {', '.join(self.start.columns)}, which pairs do not have; give lists, "
-                "or rank(query, documents, columns={…}); CrossEncoder(…, start=[]) is its text part alone"
+                f"predict: the model starts from {', '.join(self.residual.columns)}, which pairs do not have; give "
+                "lists, or rank(query, documents, columns={…}); CrossEncoder(…, residual_columns=[]) reads texts alone"
             )
         return self._score_pairs(*_sides(pairs), instruction, budget=budget, precision=precision)
 
@@ -351,9 +352,9 @@ class CrossEncoder(Scorer, ModelHubMixin):
         instruction: str | None = None,
         **options: Any,
     ) -> Array:
-        if columns and not self.start.columns:
+        if columns and not self.residual.columns:
             raise UserError(f"columns: {self.name} starts from none; leave them out")
-        z = self.start.of_values(columns or {}, len(documents)) if self.start.columns else None
+        z = self.residual.of_values(columns or {}, len(documents)) if self.residual.columns else None
         return self._score_pairs([query] * len(documents), documents, instruction, z, **options)
 
     def write(self, folder: Path) -> None:

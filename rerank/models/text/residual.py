@@ -1,9 +1,9 @@
-r"""A cross-encoder that starts where the first stage is: what its text part says is added to the first stage's scores.
+r"""A cross-encoder's text score as a residual: it is added to the first stage's scores, which it learns to correct.
 
 .. math:: s = \sum_c w_c z_c + t
 
-with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and ``t`` the text part's score. Before the first step
-``t`` is 0, so that the lists are ranked as before, and a loss that looks at ranks has something to look at.
+with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and the text score ``t``. Before the first step ``t``
+is 0, so that the lists are ranked as before, and a loss that depends on ranks has a ranking to improve.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WEIGHT = 0.25
 sharp relaxation has no gradient on most lists, and the text score hardly learns."""
 
 
-class Start(nn.Module):
+class Residual(nn.Module):
     """The first stage's share of the scores: ``w`` for each column, trained with the head's rate, not decayed.
 
     Args:
@@ -40,19 +40,21 @@ class Start(nn.Module):
     def __init__(self, columns: Sequence[str], initial: Sequence[float]) -> None:
         super().__init__()
         if len(set(columns)) < len(columns):
-            raise UserError(f"model.start: expected columns, each once, not {', '.join(columns)}")
+            raise UserError(f"model.residual_columns: expected columns, each once, not {', '.join(columns)}")
         self.columns, self.initial = list(columns), torch.tensor(initial, dtype=torch.float32)
         self.weights = nn.Parameter(self.initial.clone()) if columns else self.initial
 
     @classmethod
-    def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Start:
+    def of(cls, columns: list[str] | str | None, weight: float | None, contract: Mapping[str, Any]) -> Residual:
         """Take columns and weight as given, else from a contract; see :class:`rerank.CrossEncoder`."""
-        saved = contract.get("start", {})
+        saved = contract.get("residual", {})
         chosen = [columns] if isinstance(columns, str) else saved.get("columns", []) if columns is None else columns
         if weight is None and chosen == saved.get("columns"):
             return cls(chosen, saved["weights"])
         if weight is not None and not chosen:
-            raise UserError("model.start_weight: has no effect without model.start; name the columns there")
+            raise UserError(
+                "model.residual_weight: has no effect without model.residual_columns; name the columns there"
+            )
         return cls(chosen, [(WEIGHT if weight is None else weight) / len(chosen)] * len(chosen) if chosen else [])
 
     def forward(self, z: Tensor) -> Tensor:
@@ -60,8 +62,8 @@ class Start(nn.Module):
         return (z * self.weights).sum(1)
 
     def contract(self) -> dict[str, Any]:
-        start = {"columns": self.columns, "weights": self.weights.tolist()}
-        return {"start": start} if self.columns else {}
+        residual = {"columns": self.columns, "weights": self.weights.tolist()}
+        return {"residual": residual} if self.columns else {}
 
     def check(self, lists: Lists) -> None:
         """Refuse lists that lack a column, or with a column that would give added documents away."""
@@ -84,13 +86,15 @@ class Start(nn.Module):
         return np.stack([z_scores(values, offsets, added, DEPTH) for values in given], axis=1)
 
 
-def start_at_zero(network: Any, missing: Sequence[str]) -> bool:
+def zero_last_layer(network: Any, missing: Sequence[str]) -> bool:
     """Let every score be exactly 0 until the first step if the layer that makes it is missing; tell if it is."""
     if not missing:
         return False
     name, layer = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
     if layer.out_features > 1:
-        raise UserError(f"model.start: the head of {type(network).__name__} has no last layer; choose model.head cls")
+        raise UserError(
+            f"model.residual_columns: the head of {type(network).__name__} has no last layer; choose model.head cls"
+        )
     if not any(f"{name}.".startswith(f"{of.rpartition('.')[0]}.") for of in missing):
         return False
     nn.init.zeros_(layer.weight)

@@ -36,10 +36,10 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
 
 def test_metric_has_a_gradient_before_the_first_step(tiny_model: Path, lists: Lists) -> None:
     """Scores are spread from the start, so that head and weight have a gradient."""
-    model = CrossEncoder(str(tiny_model), start="bm25", **LENGTHS)
+    model = CrossEncoder(str(tiny_model), residual_columns="bm25", **LENGTHS)
     found: dict[str, Tensor] = gradients(model, lists, LOSS)[1]
     assert found["network.classifier.weight"].norm() > 1e-4
-    assert found["start.weights"].norm() > 1e-4
+    assert found["residual.weights"].norm() > 1e-4
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def words(tmp_path: Path, tiny_model: Path) -> list[str]:
     Lists.from_dataframe(other.assign(query_id="t" + other["query_id"])).save(tmp_path / "test" / "lists")
     found = ["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.validation_fraction=0.2", "--epochs=2"]
     found += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8", "--tracker=[]"]
-    found += ["--model.document_length=24", "--model.start=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
+    found += ["--model.document_length=24", "--model.residual_columns=bm25", "--loss=SmoothINDCG", "--batch_size=3"]
     return [*found, "--precision=fp32", "--monitor=nDCG", "--optimization.encoder_lr=1e-3", "--checkpoint_every=1"]
 
 
@@ -57,15 +57,15 @@ def test_run_of_a_residual_model_is_complete(words: list[str], tmp_path: Path) -
     run, test = tmp_path / "run", tmp_path / "test" / "lists"
     train([*words, f"--data.test={test}", f"--output={run}"])
     contract = json.loads((run / "best" / "rerank.json").read_text())
-    assert contract["start"]["columns"] == ["bm25"]
-    text = CrossEncoder(str(run / "best"), start=[])
+    assert contract["residual"]["columns"] == ["bm25"]
+    text = CrossEncoder(str(run / "best"), residual_columns=[])
     other = Lists.open(test)
     assert other.qrels is not None
     whole = CrossEncoder.load(run / "best")
     scores = score_lists(whole, whole.inputs(other), other, precision="fp32")
     by_text = score_lists(text, text.inputs(other), other, precision="fp32")
     with torch.no_grad():
-        first_stage = whole.start(torch.from_numpy(whole.start.of_lists(other)[other.row_numbers])).numpy()
+        first_stage = whole.residual(torch.from_numpy(whole.residual.of_lists(other)[other.row_numbers])).numpy()
     np.testing.assert_allclose(scores - first_stage, by_text, atol=1e-5)
 
     card = (run / "best" / "README.md").read_text()

@@ -1,4 +1,4 @@
-"""A cross-encoder that starts where the first stage is."""
+"""A cross-encoder whose text score is added to the first stage's."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def trained(model: CrossEncoder) -> CrossEncoder:
     return model
 
 
-def start(folder: Path, **options: object) -> CrossEncoder:
-    return CrossEncoder(str(folder), **{**LENGTHS, "start": "bm25", **options})  # type: ignore[arg-type]
+def residual(folder: Path, **options: object) -> CrossEncoder:
+    return CrossEncoder(str(folder), **{**LENGTHS, "residual_columns": "bm25", **options})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_initial_ranking_equals_the_first_stage(
 ) -> None:
     lists = with_column(lists, "other", tied)
     for name in ("bm25", "other"):
-        model = start(tiny_model, head=head, start=name, long=long)
+        model = residual(tiny_model, head=head, residual_columns=name, long=long)
         model.prepare(lists, seed=7)
         for shown in (lists, lists.top(6)):
             scores = score_lists(model, model.inputs(shown), shown, precision=precision)
@@ -64,11 +64,11 @@ def test_initial_ranking_equals_the_first_stage(
 
 def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, tmp_path: Path) -> None:
     lists = with_column(lists, "other", lambda n: np.where(np.arange(n) % 3 == 0, np.nan, tied(n)))
-    model = trained(start(tiny_model, start=["bm25", "other"]))
-    assert model.start.weights.tolist() == [0.125, 0.125]
-    model.start.weights.data = torch.tensor([2.0, 0.25])
+    model = trained(residual(tiny_model, residual_columns=["bm25", "other"]))
+    assert model.residual.weights.tolist() == [0.125, 0.125]
+    model.residual.weights.data = torch.tensor([2.0, 0.25])
     model.save(tmp_path)
-    alone = CrossEncoder(str(tmp_path), start=[])
+    alone = CrossEncoder(str(tmp_path), residual_columns=[])
     text = score_lists(alone, alone.inputs(lists), lists, precision="fp32")
     z = [lists.store.scaled(name, 100) for name in ("bm25", "other")]
     expected = text + 2 * z[0] + z[1] / 4
@@ -91,28 +91,38 @@ def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
 ) -> None:
     trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")  # type: ignore[arg-type]
     text, here = CrossEncoder(str(tmp_path / "text")), with_column(lists, "other", tied)
-    model = CrossEncoder(str(tmp_path / "text"), start=["bm25", "other"])
+    model = CrossEncoder(str(tmp_path / "text"), residual_columns=["bm25", "other"])
     model.prepare(here, seed=1)
-    assert model.start.weights.tolist() == [0.125, 0.125]
+    assert model.residual.weights.tolist() == [0.125, 0.125]
     for name, value in text.network.state_dict().items():
         assert torch.equal(model.network.state_dict()[name], value), name
-    model.start.weights.data = torch.tensor([3.0, 4.0])
+    model.residual.weights.data = torch.tensor([3.0, 4.0])
     model.save(tmp_path / "both")
-    for options, weights in [({}, [3.0, 4.0]), ({"start_weight": 0.5}, [0.25, 0.25]), ({"start": "other"}, [0.25])]:
+    for options, weights in [
+        ({}, [3.0, 4.0]),
+        ({"residual_weight": 0.5}, [0.25, 0.25]),
+        ({"residual_columns": "other"}, [0.25]),
+    ]:
         further = CrossEncoder(str(tmp_path / "both"), **options)  # type: ignore[arg-type]
         further.prepare(here, seed=9)
-        assert further.start.weights.tolist() == weights
+        assert further.residual.weights.tolist() == weights
 
 
 def test_missing_columns_are_refused(tiny_model: Path, lists: Lists) -> None:
-    model = start(tiny_model)
+    model = residual(tiny_model)
     cases: list[tuple[Callable[[], object], str]] = [
         (lambda: model.predict([("a", "b")]), r"the model starts from bm25, which pairs do not have.*rank\("),
         (lambda: model.rank("a", ["b"]), "columns: the model starts from column bm25"),
         (lambda: model.rank("a", ["b"], columns={"bm25": [1, 2]}), "bm25 has 2 numbers, there are 1 documents"),
-        (lambda: start(tiny_model, start="bm52").inputs(lists), r"starts from column bm52.*did you mean .?bm25"),
-        (lambda: start(tiny_model, start=["bm25", "bm25"]), "each once, not bm25, bm25"),
-        (lambda: start(tiny_model, start=[], start_weight=1.0), r"start_weight: has no effect without model\.start"),
+        (
+            lambda: residual(tiny_model, residual_columns="bm52").inputs(lists),
+            r"starts from column bm52.*did you mean .?bm25",
+        ),
+        (lambda: residual(tiny_model, residual_columns=["bm25", "bm25"]), "each once, not bm25, bm25"),
+        (
+            lambda: residual(tiny_model, residual_columns=[], residual_weight=1.0),
+            r"residual_weight: has no effect without model\.residual_columns",
+        ),
     ]
     for work, match in cases:
         with pytest.raises(UserError, match=match):
@@ -124,9 +134,9 @@ def test_added_documents_need_values_of_columns_that_do_not_order_the_lists(tiny
     lists = make_lists_with_added(tmp_path)
     added = lists.store.added_rows
     assert np.isnan(lists.store.column("bm25")[added]).all()
-    assert np.isfinite(start(tiny_model).predict(lists.with_added())).all()
+    assert np.isfinite(residual(tiny_model).predict(lists.with_added())).all()
     lists.store.add_column("gaps", np.where(added, np.nan, 2.0))
     lists.store.add_column("full", np.where(added, 1.0, 2.0))
     with pytest.raises(UserError, match="gaps has no value for the relevant documents that were added"):
-        start(tiny_model, start="gaps").inputs(lists.with_added())
-    assert np.isfinite(start(tiny_model, start="full").predict(lists.with_added())).all()
+        residual(tiny_model, residual_columns="gaps").inputs(lists.with_added())
+    assert np.isfinite(residual(tiny_model, residual_columns="full").predict(lists.with_added())).all()
