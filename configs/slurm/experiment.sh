@@ -2,7 +2,7 @@
 # An experiment as an array of jobs, each of which trains and measures a share of its methods, folds and seeds:
 #   sbatch configs/slurm/experiment.sh --config configs/evidence/scifact.yaml
 # The folders of lists, models and runs are on a disk that all machines see. When all jobs are through, the same command
-# without --share finds every cell finished and makes the tables:
+# without --share finds every trial finished and makes the tables:
 #   sbatch --dependency=afterok:JOB --wrap "rerank experiment --config configs/evidence/scifact.yaml"
 # A job that reaches its time limit gets SIGTERM two minutes before, and writes its checkpoints; submitted again, it resumes.
 # Another scheduler needs the last line alone: a number from 0, and how many there are.

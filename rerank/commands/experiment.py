@@ -58,7 +58,7 @@ def experiment(argv: Sequence[str]) -> int:
         return 0
     if part is not None:
         plan.check_inputs()
-        plan.cells.mkdir(parents=True, exist_ok=True)
+        plan.trials.mkdir(parents=True, exist_ok=True)
         with exclusive_lock(plan.output / f"share-{part[0]}"), log_file(plan.output):
             done = Experiment(plan, share=part)
             done.run()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 HELP = {"-h", "--help"}
 NUMBERS = {"int": "N", "float": "X"}
 
-OWNED = ("fingerprint.json", "cells", "rerank.json")
+OWNED = ("fingerprint.json", "trials", "rerank.json")
 """Files and folders that tell a run, an experiment and a model."""
 
 

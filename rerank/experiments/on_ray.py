@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: a remote function call for each, which Ray repeats if the machine is lost."""
+"""Trials on a Ray cluster: a remote function call for each, which Ray repeats if the machine is lost."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rerank.experiments.engines import Workers
 from rerank.experiments.worker import Job, do_job
 
 PASSED_ON = ("HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_TOKEN", "PYTHONPATH", "RERANK_HOME")
-"""Environment variables that cells on other machines have as well."""
+"""Environment variables that trials on other machines have as well."""
 
 LOST = 3
-"""Number of times that a cell is repeated whose machine or process was lost."""
+"""Number of times that a trial is repeated whose machine or process was lost."""
 
 
 def do(job: Job, folder: str) -> str:
@@ -31,7 +31,7 @@ def do(job: Job, folder: str) -> str:
 
 
 def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Workers:
-    """Connect to the cluster of ``RAY_ADDRESS``, or start one on this machine; at most ``jobs`` cells run at once."""
+    """Connect to the cluster of ``RAY_ADDRESS``, or start one on this machine; at most ``jobs`` trials run at once."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = needed("engine: ray", "ray", "ray")
     from ray.exceptions import RayError
@@ -56,7 +56,7 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
 
     def cancel(_: signal.Signals) -> None:
         for reference in running:
-            ray.cancel(reference)  # the cell resumes from its last checkpoint
+            ray.cancel(reference)  # the trial resumes from its last checkpoint
 
     def end() -> None:
         if not connected:

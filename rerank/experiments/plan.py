@@ -1,4 +1,4 @@
-"""Plan of an experiment: its cells, checked before anything is trained, and their fingerprints."""
+"""Plan of an experiment: its trials, checked before anything is trained, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from rerank.errors import UserError, nearest
 from rerank.evaluation.measure_names import parse_measure, parse_measures
-from rerank.experiments.cells import Cell, Group, Point, file_name, point_name
 from rerank.experiments.config import ExperimentConfig, Method, first_stage_names, folds_of
+from rerank.experiments.trials import Group, Point, Trial, file_name, point_name
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
@@ -28,21 +28,21 @@ SHOWN = 12
 
 
 class ExperimentPlan:
-    """Cells of an experiment, by method, fold and seed."""
+    """Trials of an experiment, by method, fold and seed."""
 
     def __init__(self, config: ExperimentConfig) -> None:
         self.config = config
         self.output = Path(config.output)
-        self.cells = self.output / "cells"
+        self.trials = self.output / "trials"
         files = self.output.iterdir() if self.output.is_dir() else ()
-        if not self.cells.is_dir() and any(not file.name.startswith(".") for file in files):
+        if not self.trials.is_dir() and any(not file.name.startswith(".") for file in files):
             raise UserError(f"output: {self.output} exists and is not an experiment's folder; name another one")
         check_config(config, [field.name for field in fields(TrainConfig)])
         self.inputs = Inputs()
         self.groups = [Group(*of) for of in itertools.product(config.methods, folds_of(config), config.seeds)]
 
-    def cell(self, group: Group, point: Point) -> Cell:
-        """Merge the settings of a cell."""
+    def trial(self, group: Group, point: Point) -> Trial:
+        """Merge the settings of a trial."""
         settings = merged(self.config.base, self.config.methods[group.method].set)
         for key, value in sorted(point.items(), key=lambda item: item[0].count(".")):  # a class before its arguments
             assign(settings, key, value)
@@ -50,7 +50,7 @@ class ExperimentPlan:
             assign(settings, "data.fold", group.fold)
         settings |= {"seed": group.seed, "test": False}
         monitor = str(parse_measure(settings.get("monitor", TrainConfig.monitor), "monitor"))
-        return Cell(group, point, self.folder(group), settings, monitor)
+        return Trial(group, point, self.folder(group), settings, monitor)
 
     def points(self, group: Group) -> list[Point]:
         """List every combination of the values that the method searches; one point if it searches nothing."""
@@ -65,14 +65,14 @@ class ExperimentPlan:
         """
         for group in self.groups:
             for point in self.points(group):
-                cell = self.cell(group, point)
-                self.inputs.test(cell)
-                self.inputs.config(cell)
+                trial = self.trial(group, point)
+                self.inputs.test(trial)
+                self.inputs.config(trial)
 
     def folder(self, group: Group) -> Path:
-        """Name the folder of a group's cells."""
+        """Name the folder of a group's trials."""
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
-        return self.cells / file_name(group.method) / fold / f"seed-{group.seed}"
+        return self.trials / file_name(group.method) / fold / f"seed-{group.seed}"
 
 
 OURS = ("output", "seed", "test")
@@ -128,50 +128,50 @@ def _check_keys(where: str, settings: Mapping[str, Any], known: Collection[str])
 
 
 class Inputs:
-    """Lists and models that cells name, and the fingerprints of both; what cells share is read once."""
+    """Lists and models that trials name, and the fingerprints of both; what trials share is read once."""
 
     def __init__(self) -> None:
         self._configs: dict[str, tuple[TrainConfig, dict[str, Any]]] = {}
         self._splits: dict[str, Splits] = {}
         self._data: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
 
-    def splits(self, cell: Cell) -> Splits:
-        """Open the lists of a cell."""
-        key = _key([cell.settings["data"], cell.settings["seed"]])
+    def splits(self, trial: Trial) -> Splits:
+        """Open the lists of a trial."""
+        key = _key([trial.settings["data"], trial.settings["seed"]])
         if key not in self._splits:
-            self._splits[key] = data_of(cell.settings).splits(cell.settings["seed"])
+            self._splits[key] = data_of(trial.settings).splits(trial.settings["seed"])
         return self._splits[key]
 
-    def test(self, cell: Cell) -> Lists:
-        """Open the test lists of a cell.
+    def test(self, trial: Trial) -> Lists:
+        """Open the test lists of a trial.
 
         Raises:
             UserError: lists or folds that do not exist, or no test lists.
         """
-        if (lists := self.splits(cell).test) is None:
-            raise UserError(f"{cell}: the data give no test lists, which an experiment measures on")
+        if (lists := self.splits(trial).test) is None:
+            raise UserError(f"{trial}: the data give no test lists, which an experiment measures on")
         return lists
 
-    def config(self, cell: Cell) -> tuple[TrainConfig, dict[str, Any]]:
-        """Build the configuration, and resolve it without the data; cells that differ in data and seed share it."""
-        key = _key({name: value for name, value in cell.settings.items() if name not in ("data", "seed")})
+    def config(self, trial: Trial) -> tuple[TrainConfig, dict[str, Any]]:
+        """Build the configuration, and resolve it without the data; trials that differ in data and seed share it."""
+        key = _key({name: value for name, value in trial.settings.items() if name not in ("data", "seed")})
         if key not in self._configs:
-            config = configured(cell.settings)
+            config = configured(trial.settings)
             self._configs[key] = config, resolve_settings(config)
         return self._configs[key]
 
-    def named(self, cell: Cell) -> Cell:
+    def named(self, trial: Trial) -> Trial:
         """Add the fingerprint, and a folder name that depends on it and on the test lists, but not on their labels."""
-        config, settings = self.config(cell)
+        config, settings = self.config(trial)
         columns = [*config.model.columns], columns_of(config.loss), [*config.sampler.columns]
-        key = _key([cell.settings["data"], cell.settings["seed"], columns])
+        key = _key([trial.settings["data"], trial.settings["seed"], columns])
         if key not in self._data:
-            hashes = measured_hashes(self.test(cell), config.model.columns) or {}
-            self._data[key] = resolve_data(config, self.splits(cell)), {**hashes, "labels": ""}
+            hashes = measured_hashes(self.test(trial), config.model.columns) or {}
+            self._data[key] = resolve_data(config, self.splits(trial)), {**hashes, "labels": ""}
         data, test = self._data[key]
-        found = fingerprint({**settings, "seed": cell.settings["seed"], "data": data})
-        name = f"{point_name(cell.point)}-{fingerprint([found, test])[:SHOWN]}"
-        return replace(cell, fingerprint=found, folder=cell.folder / name)
+        found = fingerprint({**settings, "seed": trial.settings["seed"], "data": data})
+        name = f"{point_name(trial.point)}-{fingerprint([found, test])[:SHOWN]}"
+        return replace(trial, fingerprint=found, folder=trial.folder / name)
 
 
 def _key(value: Any) -> str:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError
 from rerank.evaluation.export import without_nan
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Failure, Group, Outcome
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
+from rerank.experiments.trials import Failure, Group, Outcome, Trial
 from rerank.progress import log_file
 from rerank.settings.configs import read_config
 from rerank.settings.parser import make_parser, parse
@@ -92,7 +92,7 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path) -> Res
     plan = checked(config if isinstance(config, ExperimentConfig) else configured(config))
     plan.check_inputs()
     with exclusive_lock(plan.output), log_file(plan.output):
-        plan.cells.mkdir(parents=True, exist_ok=True)
+        plan.trials.mkdir(parents=True, exist_ok=True)
         remove_leftovers(plan.output)
         done = Experiment(plan)
         done.run()
@@ -122,7 +122,7 @@ def write_results(done: Experiment, outcomes: Outcomes, summary: Summary) -> Non
 
 
 def results_frame(output: Path, outcomes: Outcomes) -> pd.DataFrame:
-    """Tabulate the chosen cells: a row per method, fold and seed."""
+    """Tabulate the chosen trials: a row per method, fold and seed."""
     import pandas as pd
 
     rows = []
@@ -160,30 +160,30 @@ def as_dict(done: Experiment, outcomes: Outcomes, summary: Summary) -> dict[str,
             name: {key: of for key, of in vars(row).items() if key != "seeds"} for name, row in summary.rows.items()
         },
         "differences": list(map(vars, summary.compared)),
-        "cells": [_outcome(output, outcome) for outcome in outcomes.values()],
+        "trials": [_outcome(output, outcome) for outcome in outcomes.values()],
         "failed": [
-            _where(one.cell) | {"message": one.message, "log": f"{_relative(output, one.cell)}/log.txt"}
+            _where(one.trial) | {"message": one.message, "log": f"{_relative(output, one.trial)}/log.txt"}
             for one in done.failures
         ],
     }
 
 
 def _outcome(output: Path, outcome: Outcome) -> dict[str, Any]:
-    return _where(outcome.cell) | {
+    return _where(outcome.trial) | {
         "tried": outcome.tried,
-        "folder": _relative(output, outcome.cell),
+        "folder": _relative(output, outcome.trial),
         "seconds": outcome.seconds,
         "validation": outcome.validation,
         "test": outcome.test.mean,
     }
 
 
-def _where(cell: Cell) -> dict[str, Any]:
-    return {"method": cell.group.method, "fold": cell.group.fold, "seed": cell.group.seed, "point": cell.point}
+def _where(trial: Trial) -> dict[str, Any]:
+    return {"method": trial.group.method, "fold": trial.group.fold, "seed": trial.group.seed, "point": trial.point}
 
 
-def _relative(output: Path, cell: Cell) -> str:
-    return cell.folder.relative_to(output).as_posix()
+def _relative(output: Path, trial: Trial) -> str:
+    return trial.folder.relative_to(output).as_posix()
 
 
 def configured(settings: Mapping[str, Any] | str | Path) -> ExperimentConfig:
@@ -201,15 +201,15 @@ def checked(config: ExperimentConfig) -> ExperimentPlan:
     plan = ExperimentPlan(config)
     for group in {group.method: group for group in plan.groups}.values():
         for point in _corners(plan.config.methods[group.method].search):
-            cell = plan.cell(group, point)
+            trial = plan.trial(group, point)
             try:
-                check(cell.settings)
+                check(trial.settings)
             except UserError as error:
                 shown = f" ({', '.join(f'{key}: {value}' for key, value in point.items())})" if point else ""
                 unsaid = "; or name all folds, as in folds: [1, 2, 3, 4, 5]" if "needs fold;" in str(error) else ""
                 raise UserError(f"methods.{group.method}{shown}: {error}{unsaid}") from error
     for group in {group.fold: group for group in plan.groups}.values():
-        data_of(plan.cell(group, plan.points(group)[0]).settings)  # refuses folds that do not exist
+        data_of(plan.trial(group, plan.points(group)[0]).settings)  # refuses folds that do not exist
     return plan
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.evaluation.measures import COUNTS, PerQuery, parse_measures, pool
 from rerank.evaluation.paired import Comparison, compare_values, corrected
-from rerank.experiments.cells import Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, folds_of, interpolated_name
+from rerank.experiments.trials import Group, Outcome
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Row:
     Attributes:
         means: by measure, the mean over queries and seeds; for counts, over folds and seeds; NaN without results.
         errors: by measure, the standard error over folds, or over seeds if there is one fold; NaN for a single number.
-        found: number of cells with results.
-        wanted: number of cells.
-        seeds: values of the queries of all folds, by seed; empty if a cell is missing.
+        found: number of trials with results.
+        wanted: number of trials.
+        seeds: values of the queries of all folds, by seed; empty if a trial is missing.
     """
 
     means: dict[str, float]
@@ -44,7 +44,7 @@ class Summary:
     """Numbers of a table.
 
     Attributes:
-        rows: rows by name; those with missing cells are neither the best nor compared.
+        rows: rows by name; those with missing trials are neither the best nor compared.
         folds: fold of each query, ``[Q]``.
     """
 
@@ -69,7 +69,7 @@ class Summary:
         return corrected(compared, self.config.correction)
 
     def compare(self, row: str, against: str, measure: str) -> Comparison:
-        """Compare two rows; without numbers if a cell of one is missing."""
+        """Compare two rows; without numbers if a trial of one is missing."""
         ours, theirs = self.rows[row], self.rows[against]
         if not (ours.seeds and theirs.seeds):
             return Comparison(row, against, measure)

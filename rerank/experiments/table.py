@@ -10,9 +10,9 @@ from rerank.evaluation import render
 from rerank.evaluation.measures import COUNTS, parse_measures
 from rerank.evaluation.render import Section, TableCell, differences_section, plain
 from rerank.evaluation.significance import ROUNDING, TEST_NAMES
-from rerank.experiments.cells import Failure
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Published
 from rerank.experiments.summary import Row, Summary
+from rerank.experiments.trials import Failure
 from rerank.html import in_markdown
 from rerank.training.config import TrainConfig
 
@@ -24,12 +24,12 @@ def main_sections(summary: Summary) -> list[Section]:
 
 
 def markdown(summary: Summary, failures: Sequence[Failure]) -> str:
-    """Write all tables as Markdown, with failed cells and their logs."""
+    """Write all tables as Markdown, with failed trials and their logs."""
     blocks = []
     compared = [differences_section(summary.compared, [differences_caption(summary)])] if summary.compared else []
     for table in [*main_sections(summary), *compared]:
         blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
-    failed = [f"{one.cell}: {one.message} ({one.cell.folder}/log.txt)" for one in failures]
+    failed = [f"{one.trial}: {one.message} ({one.trial.folder}/log.txt)" for one in failures]
     if failed:
         blocks += ["Failed:", "\n".join(f"- {in_markdown(line)}" for line in failed)]
     return "\n\n".join(blocks) + "\n"

@@ -1,4 +1,4 @@
-"""Train or measure one cell of an experiment, in the process that calls it."""
+"""Train or measure one trial of an experiment, in the process that calls it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from rerank.training.configuration import configured
 from rerank.training.run_folder import CHECKPOINTS, TEST_RUN
 
 Job = dict[str, Any]
-"""Settings and folder of a cell, and the fingerprint of the training; without one, its test lists are ranked."""
+"""Settings and folder of a trial, and the fingerprint of the training; without one, its test lists are ranked."""
 
 
-def train_cell(settings: dict[str, Any], folder: Path, fingerprint: str) -> None:
-    """Train a cell, or resume it, and remove its checkpoints, which would fill the disk of a grid."""
+def train_trial(settings: dict[str, Any], folder: Path, fingerprint: str) -> None:
+    """Train a trial, or resume it, and remove its checkpoints, which would fill the disk of a grid."""
     from rerank.training.fit import fit
 
     with exclusive_lock(folder, wait=True):
@@ -31,7 +31,7 @@ def train_cell(settings: dict[str, Any], folder: Path, fingerprint: str) -> None
 
 
 def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
-    """Write the run of a chosen cell over its test lists."""
+    """Write the run of a chosen trial over its test lists."""
     from rerank.retrieval.runs import write_run
     from rerank.scoring.shared import score_shared
 
@@ -47,11 +47,11 @@ def rank_test_lists(settings: dict[str, Any], folder: Path) -> None:
 
 
 def do_job(job: Job) -> str:
-    """Do one job; errors are written to the cell's log and returned in a line, which is empty without one."""
+    """Do one job; errors are written to the trial's log and returned in a line, which is empty without one."""
     folder, settings = Path(job["folder"]), job["settings"]
     try:
         if "fingerprint" in job:
-            train_cell(settings, folder, job["fingerprint"])
+            train_trial(settings, folder, job["fingerprint"])
         else:
             rank_test_lists(settings, folder)
     except Stopped as stop:
@@ -63,7 +63,7 @@ def do_job(job: Job) -> str:
         note(folder, message)
         return message
     finally:
-        torch.cuda.empty_cache()  # for cells that share the GPU
+        torch.cuda.empty_cache()  # for trials that share the GPU
     return ""
 
 

@@ -97,7 +97,7 @@ def judged_lists(folder: str, way_out: str = "") -> Lists:
     lists = Lists.open(folder)
     if lists.qrels is None or not lists.judged.any():
         raise UserError(f"{folder}: has no judgments; make it again with `rerank retrieve --qrels`{way_out}")
-    if without := int((~lists.judged).sum()):  # an experiment opens a folder for every cell
+    if without := int((~lists.judged).sum()):  # an experiment opens a folder for every trial
         say_once(f"{folder}: {without} of {len(lists)} queries have no judgments and are left out")
     return lists.select(lists.judged)
 

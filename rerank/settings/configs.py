@@ -12,7 +12,7 @@ from rerank.errors import NotFoundError, UserError, one_line
 Settings = dict[str, Any]
 
 NAMES = ("methods", "published")
-"""Keys of an experiment below which dots are part of names (``R4.L``), or of keys that go into cells later."""
+"""Keys of an experiment below which dots are part of names (``R4.L``), or of keys that go into trials later."""
 
 
 def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:

@@ -11,10 +11,10 @@ import yaml
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
-from rerank.experiments.cells import Group, point_name
 from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.runner import checked, configured
+from rerank.experiments.trials import Group, point_name
 from rerank.settings.configs import read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
@@ -60,7 +60,7 @@ def test_documented_configuration_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert experiment(["--config=experiment.yaml"]) == 0
     table = (tmp_path / config["output"] / "table.md").read_text()
     assert all(name in table for name in [*config["methods"], *config["measures"].split()])
-    assert len(list((tmp_path / config["output"] / "cells").rglob("results.json"))) == 2 * 3, "methods times folds"
+    assert len(list((tmp_path / config["output"] / "trials").rglob("results.json"))) == 2 * 3, "methods times folds"
 
 
 def test_experiment_fails_before_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,5 +90,5 @@ def test_point_name_is_a_short_file_name() -> None:
 def test_searched_class_keeps_searched_argument(search: dict[str, Any]) -> None:
     config = ExperimentConfig(output="x", base={}, methods={"A": Method(search=search)})
     plan = ExperimentPlan(config)
-    cell = plan.cell(Group("A", None, 1), plan.points(Group("A", None, 1))[0])
-    assert cell.settings["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
+    trial = plan.trial(Group("A", None, 1), plan.points(Group("A", None, 1))[0])
+    assert trial.settings["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}

@@ -39,7 +39,7 @@ def write_config(folder: Path) -> Path:
 
 def found(output: Path) -> dict[str, bytes]:
     """Read the results and rankings of all runs, by path."""
-    names = ("cells/**/results.json", "cells/**/test.trec")
+    names = ("trials/**/results.json", "trials/**/test.trec")
     return {str(path.relative_to(output)): path.read_bytes() for name in names for path in output.glob(name)}
 
 
@@ -65,7 +65,7 @@ def test_run_fails_if_its_process_is_killed_and_the_others_are_trained(here: Pat
     command += ["--base.checkpoint_every=10"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     waiting = time.monotonic()
-    while not list(output.glob("cells/**/checkpoints/*")):
+    while not list(output.glob("trials/**/checkpoints/*")):
         assert time.monotonic() - waiting < 900 and process.poll() is None
         time.sleep(0.05)
     (worker,) = (one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline()))

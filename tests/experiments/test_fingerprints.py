@@ -48,7 +48,7 @@ def again(made: Path, copied: Path, *words: str) -> int:
 
 def trained(output: Path) -> dict[Path, int]:
     """Read the times at which trainings were finished, by folder."""
-    found = output.glob("cells/*/*/*/*/results.json")
+    found = output.glob("trials/*/*/*/*/results.json")
     return {path.parent.relative_to(output): path.stat().st_mtime_ns for path in found}
 
 
@@ -117,5 +117,5 @@ def test_workers_import_only_the_named_classes_of_a_user(
     assert experiment([own]) == 0
     before = trained(tmp_path / "out")
     assert experiment([own]) == 0 and trained(tmp_path / "out") == before
-    (resolved,) = (tmp_path / "out" / "cells" / "Mine").rglob("fingerprint.json")
+    (resolved,) = (tmp_path / "out" / "trials" / "Mine").rglob("fingerprint.json")
     assert json.loads(resolved.read_text())["loss"]["class"] == "mine.Mine"

@@ -38,10 +38,10 @@ def test_first_stage_and_interpolations_are_rows(lists: Lists, tmp_path: Path) -
     assert {one["against"] for one in results["differences"]} == {"first stage"} and len(results["differences"]) == 4
     first = {query: ranking[:4] for query, ranking in lists.run().items()}
     found: dict[str, list[float]] = {"first stage": [], "ListNet + first stage": []}
-    for cell in results["cells"]:
-        if cell["method"] != "ListNet":
+    for trial in results["trials"]:
+        if trial["method"] != "ListNet":
             continue
-        folder = tmp_path / "out" / cell["folder"]
+        folder = tmp_path / "out" / trial["folder"]
         weight = json.loads((folder / "results.json").read_text())["first_stage_weight"]
         model = read_run(folder / "test.trec")
         reranked = {query: first[query] for query in model}
@@ -53,7 +53,7 @@ def test_first_stage_and_interpolations_are_rows(lists: Lists, tmp_path: Path) -
     for name, values in found.items():
         assert results["table"][name]["means"]["nDCG"] == pytest.approx(np.mean(values), abs=1e-6)
     assert "the weight that validation chose" in results["caption"]
-    assert experiment([write_config(tmp_path)]) == 0, "the same cells, other rows"
+    assert experiment([write_config(tmp_path)]) == 0, "the same trials, other rows"
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["first stage", "ListNet"]
     assert experiment([write_config(tmp_path, first_stage="hide")]) == 0
     assert list(json.loads((tmp_path / "out" / "results.json").read_text())["table"]) == ["ListNet"]

@@ -61,37 +61,37 @@ def results(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "out" / "results.json").read_text())
 
 
-def validation(cell: Path) -> dict[str, float]:
-    return json.loads((cell / "results.json").read_text())["validation"]["model"]["mean"]
+def validation(trial: Path) -> dict[str, float]:
+    return json.loads((trial / "results.json").read_text())["validation"]["model"]["mean"]
 
 
 def runs(output: Path) -> list[Path]:
-    return sorted(path.parent for path in output.glob("cells/*/*/*/*/results.json"))
+    return sorted(path.parent for path in output.glob("trials/*/*/*/*/results.json"))
 
 
 def test_experiment_measures_test_for_runs_chosen_on_validation(folder: Path, results: dict[str, Any]) -> None:
-    chosen = {folder / "out" / cell["folder"] for cell in results["cells"]}
+    chosen = {folder / "out" / trial["folder"] for trial in results["trials"]}
     assert len(chosen) == 6
-    assert {cell["method"] for cell in results["cells"]} == {"SmoothI", "Tuned | 50%"}
+    assert {trial["method"] for trial in results["trials"]} == {"SmoothI", "Tuned | 50%"}
     trained = runs(folder / "out")
     assert len(trained) == 12
-    for cell in trained:
-        value = validation(cell)["nDCG@5"]
-        best = max(validation(other)["nDCG@5"] for other in trained if other.parent == cell.parent)
-        if cell in chosen:
+    for trial in trained:
+        value = validation(trial)["nDCG@5"]
+        best = max(validation(other)["nDCG@5"] for other in trained if other.parent == trial.parent)
+        if trial in chosen:
             assert value == best
-        assert (cell in chosen) == (cell / "test.trec").exists()
-        assert not (cell / "checkpoints").exists(), "a finished run needs none"
-    assert len({cell.parent for cell in chosen}) == 6
+        assert (trial in chosen) == (trial / "test.trec").exists()
+        assert not (trial / "checkpoints").exists(), "a finished run needs none"
+    assert len({trial.parent for trial in chosen}) == 6
 
 
 def test_runs_differ_in_fold_seed_and_searched_values(folder: Path, results: dict[str, Any]) -> None:
     seen = set()
-    for cell in runs(folder / "out"):
-        config = yaml.safe_load((cell / "config.yaml").read_text())
-        assert f"fold-{config['data']['init_args']['fold']}" == cell.parent.parent.name
-        assert f"seed-{config['seed']}" == cell.parent.name
-        if cell.parts[-4] == "SmoothI":
+    for trial in runs(folder / "out"):
+        config = yaml.safe_load((trial / "config.yaml").read_text())
+        assert f"fold-{config['data']['init_args']['fold']}" == trial.parent.parent.name
+        assert f"seed-{config['seed']}" == trial.parent.name
+        if trial.parts[-4] == "SmoothI":
             seen.add(config["loss"]["init_args"]["relaxation"]["init_args"]["alpha"])
             assert config["optimization"]["encoder_lr"] == 0.001
         else:
@@ -107,7 +107,7 @@ def test_failed_run_leaves_a_hole_and_its_message(folder: Path, results: dict[st
     rows = [
         line for line in (folder / "out" / "table.md").read_text().splitlines() if line.startswith("| Broken (0 of")
     ]
-    assert [cell.strip() for cell in rows[0].split("|")[2:-1]] == ["-"] * len(MEASURES)
+    assert [text.strip() for text in rows[0].split("|")[2:-1]] == ["-"] * len(MEASURES)
 
 
 def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]) -> None:
@@ -115,11 +115,11 @@ def test_table_has_measures_of_chosen_runs(folder: Path, results: dict[str, Any]
     for measure in MEASURES:
         for name in names:
             means = []
-            for cell in (cell for cell in results["cells"] if cell["method"] == name):
-                run = read_run(folder / "out" / cell["folder"] / "test.trec")
+            for trial in (trial for trial in results["trials"] if trial["method"] == name):
+                run = read_run(folder / "out" / trial["folder"] / "test.trec")
                 qrels = {query: judged for query, judged in (lists.qrels or {}).items() if query in run}
                 means.append(evaluate(run, qrels, measure).mean[measure])
-                assert cell["test"][measure] == pytest.approx(means[-1])
+                assert trial["test"][measure] == pytest.approx(means[-1])
             assert results["table"][name]["means"][measure] == pytest.approx(np.mean(means))
     assert len(results["differences"]) == 2 * len(MEASURES), "the broken method's too"
     queries = pq.read_table(folder / "out" / "queries.parquet").to_pandas()
@@ -139,14 +139,14 @@ def test_finished_runs_are_reused(folder: Path, results: dict[str, Any]) -> None
     del config["methods"]["Broken"]
     path = folder / "whole.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")}
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("out/trials/**/results.json")}
     assert experiment([f"--config={path}"]) == 0
     again = json.loads((folder / "out" / "results.json").read_text())
     assert again["table"]["SmoothI"] == results["table"]["SmoothI"]
     assert experiment([f"--config={path}", "--measures=RR P@1", "--empty=drop", "--published=null"]) == 0
     other = json.loads((folder / "out" / "results.json").read_text())
     assert other["measures"] == ["RR", "P@1"]
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("out/cells/**/results.json")} == before
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("out/trials/**/results.json")} == before
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     command += [f"--output={output}"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     waited = time.monotonic()
-    while len(list(output.glob("cells/**/results.json"))) < 3 and process.poll() is None:
+    while len(list(output.glob("trials/**/results.json"))) < 3 and process.poll() is None:
         assert time.monotonic() - waited < 300
         time.sleep(0.05)
     workers, started = (psutil.Process(process.pid).children(recursive=deep) for deep in (False, True))
@@ -166,7 +166,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     _, alive = psutil.wait_procs(started, timeout=30)  # a worker may have asked git for the commit
     assert alive == [], "no worker outlives its experiment"
     assert not (output / "results.json").exists()
-    trained = {path: path.stat().st_mtime_ns for path in output.glob("cells/**/metrics.jsonl")}
+    trained = {path: path.stat().st_mtime_ns for path in output.glob("trials/**/metrics.jsonl")}
     complete = {path for path in trained if (path.parent / "results.json").exists()}
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -174,7 +174,7 @@ def test_killed_experiment_resumes_to_the_same_results(folder: Path, results: di
     assert all(path.stat().st_mtime_ns == trained[path] for path in complete)
     found = json.loads((output / "results.json").read_text())
     assert found["table"] == results["table"]
-    assert [cell["point"] for cell in found["cells"]] == [cell["point"] for cell in results["cells"]]
+    assert [trial["point"] for trial in found["trials"]] == [trial["point"] for trial in results["trials"]]
     assert "Broken" in done.stdout
 
 

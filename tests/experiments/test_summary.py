@@ -12,9 +12,9 @@ from scipy import stats
 
 from rerank.errors import UserError
 from rerank.experiments import table
-from rerank.experiments.cells import Cell, Group, Outcome
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Method, Published
 from rerank.experiments.summary import Summary, summarise
+from rerank.experiments.trials import Group, Outcome, Trial
 from tests.evaluation.tables import per_query
 
 MEASURES = "nDCG@10 AP"
@@ -39,8 +39,8 @@ def make_outcomes(config: ExperimentConfig, nan: bool = False) -> dict[Group, Ou
                     values[:, 0] = np.nan
                 test = per_query(MEASURES, values, [f"{fold}-{i}" for i in range(QUERIES)])
                 group = Group(method, fold, seed)
-                cell = Cell(group, {"alpha": quality}, Path("o") / method, {}, "AP")
-                outcomes[group] = Outcome(cell, 4, {"AP": 0.5}, test, 2.0)
+                trial = Trial(group, {"alpha": quality}, Path("o") / method, {}, "AP")
+                outcomes[group] = Outcome(trial, 4, {"AP": 0.5}, test, 2.0)
     return outcomes
 
 
@@ -62,7 +62,7 @@ def add_first_stage(outcomes: dict[Group, Outcome], like: str) -> None:
     for group, one in list(outcomes.items()):
         if (group.method, group.seed) == (like, SEEDS[0]):
             first = Group(FIRST_STAGE, group.fold, group.seed)
-            outcomes[first] = replace(one, cell=replace(one.cell, group=first))
+            outcomes[first] = replace(one, trial=replace(one.trial, group=first))
 
 
 @pytest.mark.parametrize("test", ["t-test", "wilcoxon"])

@@ -138,7 +138,7 @@ def test_output_does_not_overwrite_results(
     name: str, place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / name
-    (tmp_path / "experiment" / "cells").mkdir(parents=True)
+    (tmp_path / "experiment" / "trials").mkdir(parents=True)
     for mark in ("run/fingerprint.json", "best/rerank.json", name):
         (tmp_path / mark).parent.mkdir(exist_ok=True)
         (tmp_path / mark).write_text("{}")

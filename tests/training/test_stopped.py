@@ -167,7 +167,7 @@ def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str
     output = tmp_path / "output"
     with (tmp_path / "errors").open("w") as errors:
         process = subprocess.Popen([*command, f"--output={output}"], stderr=errors, stdout=subprocess.DEVNULL)
-    wait_until(lambda: sum(lines(cell) >= 10 for cell in output.glob("cells/*/*/*/*/")) >= 2, process)
+    wait_until(lambda: sum(lines(trial) >= 10 for trial in output.glob("trials/*/*/*/*/")) >= 2, process)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGTERM)
     code, said = process.wait(), (tmp_path / "errors").read_text()
@@ -175,13 +175,13 @@ def test_stopped_experiment_writes_checkpoints(tmp_path: Path, options: list[str
     assert f"of 4 runs are trained; the same command resumes {output}" in said
     _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == []
-    cells = [place.parent for place in output.glob("cells/**/fingerprint.json")]
-    begun = [cell for cell in cells if not (cell / "results.json").exists()]
+    trials = [place.parent for place in output.glob("trials/**/fingerprint.json")]
+    begun = [trial for trial in trials if not (trial / "results.json").exists()]
     assert begun
-    for cell in begun:
-        newest = max(cell.glob("checkpoints/step-*"))
-        logged = [json.loads(line) for line in (cell / "metrics.jsonl").read_text().splitlines()]
+    for trial in begun:
+        newest = max(trial.glob("checkpoints/step-*"))
+        logged = [json.loads(line) for line in (trial / "metrics.jsonl").read_text().splitlines()]
         assert logged[-1]["step"] == int(newest.name.removeprefix("step-"))
     subprocess.run([*command, f"--output={output}"], check=True, capture_output=True)
-    assert all((cell / "results.json").exists() for cell in cells)
+    assert all((trial / "results.json").exists() for trial in trials)
     assert (output / "results.json").exists()

@@ -1,4 +1,4 @@
-"""Cells of an experiment: points of a search, folder names, outcomes."""
+"""Trials of an experiment: points of a search, folder names, outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Group:
-    """Cells among which validation chooses: a method on a fold with a seed."""
+    """Trials among which validation chooses: a method on a fold with a seed."""
 
     method: str
     fold: int | str | None
@@ -32,7 +32,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Trial:
     """One training run.
 
     Attributes:
@@ -67,14 +67,14 @@ class Outcome:
     """A method on a fold with a seed.
 
     Attributes:
-        cell: the cell that validation chose.
-        tried: the number of cells that it was chosen from.
+        trial: the trial that validation chose.
+        tried: the number of trials that it was chosen from.
         validation: its measures on validation lists.
         test: its measures on test lists.
         seconds: time of the training; NaN if it is unknown.
     """
 
-    cell: Cell
+    trial: Trial
     tried: int
     validation: dict[str, float]
     test: PerQuery
@@ -82,14 +82,14 @@ class Outcome:
 
     @property
     def group(self) -> Group:
-        return self.cell.group
+        return self.trial.group
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that could not be trained or measured, with the last line of its log."""
+    """A trial that could not be trained or measured, with the last line of its log."""
 
-    cell: Cell
+    trial: Trial
     message: str
 
 
