@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
-from rerank.lists.view import Lists
 from rerank.losses.listwise import ListNet
 from rerank.measures.graded import nDCG
 from rerank.measures.names import parse
@@ -21,7 +19,7 @@ from rerank.models.vectors.trees import Gain, Trees
 from rerank.progress import log, tqdm
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder, warn_once
-from rerank.training.batches import CPU_ELEMENTS, ActiveTerm, MicroBatchLoss, Targets, bucket_by_length, pad
+from rerank.training.batches import ActiveTerm, MicroBatchLoss, Targets
 from rerank.training.results import Measurer, Results
 from rerank.training.run_folder import RunFolder
 
@@ -62,7 +60,7 @@ class TreeTrainer:
         self.folder.cut_metrics(0)
         log.info("%d training lists, %d of them with nothing to learn (all grades equal)", len(train), self.skipped)
         self.model.begin(train, validation, self.config.seed, gain_of(self.monitor), self.objective is not None)
-        self._train(None if validation is None else Monitor(validation, self.monitor))
+        self._train(None if validation is None else Evaluator(validation.qrels or {}, self.monitor))
         with atomic_folder(self.folder.best, replace=True) as temporary:
             self.model.save(temporary)
         best = type(self.model).load(self.folder.best)
@@ -71,7 +69,7 @@ class TreeTrainer:
         self.folder.finish(results, ranker, scores.get("test"))
         return results
 
-    def _train(self, monitor: Monitor | None) -> None:
+    def _train(self, monitor: Evaluator | None) -> None:
         best, best_trees, patience = -1.0, 0, self.config.patience
         started = time.perf_counter()
         bar = tqdm(range(1, self.model.trees + 1), desc="training", unit=" trees", disable=None)
@@ -91,7 +89,8 @@ class TreeTrainer:
             if monitor is None:
                 best_trees = number
             else:
-                value = monitor(self.model.scores("validation"))
+                run = self.measurer.lists["validation"].run(self.model.scores("validation"))
+                value = monitor(run, "validation").mean[self.monitor]
                 line["validation"] = {self.monitor: value}
                 if value > best:
                     best, best_trees = value, number
@@ -104,36 +103,6 @@ class TreeTrainer:
         self.model.keep(best_trees)
         if monitor is not None:
             log.info("best %s %.4f with %d trees, of %d", self.monitor, best, best_trees, number)
-
-
-class Monitor:
-    """Mean of a measure over lists; a list without a relevant document counts as 0.
-
-    The value is that of ir-measures (scores compared as float32, ties in the order of the lists). It is computed on
-    padded tensors, a third of the time, if the measure is one of ours and the grades are the only judgments.
-    """
-
-    def __init__(self, lists: Lists, measure: str) -> None:
-        self.lists, self._evaluator = lists, Evaluator(lists.qrels or {}, measure)
-        self._groups: list[tuple[list[slice], Tensor, Tensor]] | None = None
-        with suppress(UserError):
-            self._exact = parse(measure)
-            if lists.store.judged_by_grades:
-                ends, filled = lists.offsets, np.flatnonzero(lists.lengths)
-                groups = [filled[part] for part in bucket_by_length(lists.lengths[filled], CPU_ELEMENTS)]
-                rows = [[slice(int(ends[i]), int(ends[i + 1])) for i in part] for part in groups]
-                self._groups = [(part, *pad([lists.grades[row] for row in part])) for part in rows]
-
-    def __call__(self, scores: Array) -> float:
-        """Compute the mean for scores ``[T]``."""
-        if self._groups is None:
-            (mean,) = self._evaluator(self.lists.run(scores), str(self.lists)).mean.values()
-            return mean
-        total = 0.0
-        for rows, labels, mask in self._groups:
-            padded, _ = pad([scores[row] for row in rows])
-            total += float(self._exact.exact(padded.double(), labels, mask).sum())
-        return total / max(1, len(self.lists))
 
 
 def gain_of(monitor: str) -> Gain:

@@ -22,12 +22,11 @@ from rerank.models.vectors.trees import Trees
 from rerank.relaxations import SmoothI
 from rerank.storage.files import read_json
 from rerank.training.batches import Targets
-from rerank.training.trees import Monitor, Objective
+from rerank.training.trees import Objective
 from tests.builders import train, write_features
 from tests.training.helpers import metrics
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3
-MEASURES = ["nDCG@5", "nDCG(dcg='exp-log2')@10", "nDCG", "AP", "AP(rel=2)", "P@3", "RR@10"]
 
 
 def name(value: object) -> str:
@@ -103,28 +102,6 @@ def test_objective_normalises_gradient_and_hessian(lists: Lists) -> None:
     assert np.abs(gradient[hessian > 0]).mean() == pytest.approx(1, rel=1e-5)
     plain, _ = made.gradient(scores)
     assert np.corrcoef(gradient, plain)[0, 1] == pytest.approx(1)
-
-
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("measure", [*MEASURES, "Rprec"])
-def test_monitor_equals_ir_measures(measure: str, tied: bool, lists: Lists) -> None:
-    scores = np.random.default_rng(1).integers(0, 4 if tied else 10**6, lists.size) / 7
-    expected = evaluate(lists.run(scores), lists.qrels, measure).mean[measure]
-    assert Monitor(lists, measure)(scores) == pytest.approx(expected)
-    one = lists.select([int(np.searchsorted(lists.offsets, lists.grades.argmax(), side="right")) - 1])
-    best = one.grades.astype(float)
-    expected = evaluate(one.run(best), one.qrels, measure).mean[measure]
-    assert Monitor(one, measure)(best) == pytest.approx(expected) and expected > 0
-
-
-@pytest.mark.parametrize("measure", ["nDCG@5", "AP"])
-def test_monitor_counts_relevant_documents_outside_the_lists(measure: str, lists: Lists) -> None:
-    assert lists.qrels is not None
-    qrels = {query: grades | {"missed": 2} for query, grades in lists.qrels.items()}
-    scores = np.random.default_rng(1).normal(size=lists.size)
-    more = Monitor(Lists.from_dataframe(lists.to_dataframe(), qrels), measure)(scores)
-    assert more == pytest.approx(evaluate(lists.run(scores), qrels, measure).mean[measure])
-    assert more < Monitor(lists, measure)(scores)
 
 
 @pytest.fixture
