@@ -61,7 +61,6 @@ EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
         (["rerank", "--model", "nowhere", "--lists", "COLLECTION", "--output", "OUT"], "not a lists folder"),
         (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "x.jsonl"], "plain TREC files"),
         (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "."], "is a folder; name a file"),
-        ([*ADD, "--drop", "none"], "has no column 'none'"),
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
         # options without effect
         ([*ADD, "--run", "x.trec", "--precision", "fp32"], "--precision: has no effect with --run"),

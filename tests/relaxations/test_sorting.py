@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import Batch, FastSoftSort, NeuralSort, OptimalTransport, SoftSort
+from rerank.relaxations import FastSoftSort, NeuralSort, OptimalTransport, SoftSort
 
 
 def every(scores: Tensor) -> Tensor:
@@ -47,11 +43,6 @@ def test_indicators_are_distributions_that_ties_share(relaxation: NeuralSort) ->
     torch.testing.assert_close(relaxation.indicators(scores, every(scores), 2), rows[:, :2])
 
 
-def _ranks(relaxation: FastSoftSort, scores: Tensor) -> Tensor:
-    rows = torch.arange(scores.shape[1]).expand(scores.shape)
-    return relaxation.ranks(Batch(scores, torch.zeros_like(scores), every(scores), rows))
-
-
 def test_neural_sort_draws_depend_on_the_seed() -> None:
     scores = torch.randn(3, 9, generator=torch.Generator().manual_seed(0))
     labels, seeds = torch.arange(27).reshape(3, 9) % 3, torch.tensor([5, 6, 5])
@@ -69,16 +60,3 @@ def test_constructors_refuse_contradictory_settings() -> None:
             NeuralSort(**wrong)
     with pytest.raises(ValueError, match="strength"):
         FastSoftSort(strength="adaptive", beta=5.0)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.floats(-5, 5), min_size=1, max_size=5), st.sampled_from([0.1, 1.0, 10.0]))
-def test_fast_soft_sort_projects_on_the_permutahedron(values: list[float], strength: float) -> None:
-    """A point of a convex set is the nearest one if no corner lies further in the direction of the target."""
-    scores, size = torch.tensor([values], dtype=torch.float64), len(values)
-    ranks = _ranks(FastSoftSort(strength), scores)[0]
-    every_rank = torch.arange(1, size + 1, dtype=torch.float64)
-    assert (ranks.sort().values.cumsum(0) >= every_rank.cumsum(0) - 1e-8).all(), "within the permutahedron"
-    assert float(ranks.sum()) == pytest.approx(float(every_rank.sum()))
-    corners = torch.tensor(list(itertools.permutations(every_rank.tolist())), dtype=torch.float64)
-    assert ((corners - ranks) @ (-scores[0] / strength - ranks) <= 1e-7).all()

@@ -18,12 +18,7 @@ from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.in_sample import remember
-from tests.builders import contents, make_lists
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("calibrate"))
+from tests.builders import contents
 
 
 def judged_by(model: Model, lists: Lists, irrelevant: bool = True, seed: int = 0) -> Lists:
@@ -52,8 +47,8 @@ def best(kind: str, tmp_path: Path, tiny_model: Path) -> Path:
 
 
 @pytest.fixture
-def lists(best: Path, plain: Lists) -> Lists:
-    return judged_by(load_model(best), plain)
+def lists(best: Path, lists: Lists) -> Lists:
+    return judged_by(load_model(best), lists)
 
 
 def test_calibrate_changes_probabilities_only(kind: str, best: Path, lists: Lists, tmp_path: Path) -> None:
@@ -113,11 +108,11 @@ class TestText:
         assert main(words) == 2
         assert "exists already" in capsys.readouterr().err
 
-    def test_calibrate_rejects_unusable_input(self, best: Path, lists: Lists, plain: Lists) -> None:
+    def test_calibrate_rejects_unusable_input(self, best: Path, lists: Lists) -> None:
         before = contents(best)
         with pytest.raises(UserError, match="rerank calibrate --model FOLDER"):
-            load_model(best).probabilities(plain)
-        unjudged = Lists.from_dataframe(plain.to_dataframe().drop(columns="grade"))
+            load_model(best).probabilities(lists)
+        unjudged = Lists.from_dataframe(lists.to_dataframe().drop(columns="grade"))
         for given, message in (
             (lists.select([0, 2]), "2 judged queries are too few"),
             (unjudged, "has no judgments"),

@@ -11,18 +11,12 @@ import pytest
 import rerank
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
-from tests.builders import make_lists
 from tests.models.text.layouts import LAYOUTS, save_layout
 from tests.serving.client import process
 
 pytestmark = pytest.mark.slow
 
 CLOSE = 2e-6
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("lists"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
-from tests.builders import WORDS, make_lists, make_model
+from tests.builders import WORDS, make_model
 from tests.models.text.layouts import LAYOUTS, classic, modular, save_layout
 from tests.models.text.texts import draw_trained
 
@@ -25,11 +25,6 @@ PAIRS = [
     ("heat", ""),
     ("jet\nnoise", "first line.\nsecond line"),
 ]
-
-
-@pytest.fixture(scope="module")
-def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
-    return make_lists(tmp_path_factory.mktemp("lists"))
 
 
 def their_scores(folder: Path, activation: nn.Module | None = None) -> Any:

@@ -71,15 +71,15 @@ def rows_by_hand(model: CrossEncoder, query: str, document: str) -> list[dict[st
 
 
 def pairs_of(lists: Lists) -> list[tuple[str, str]]:
-    queries, texts = (t.column("text").to_pylist() for t in (lists.store.queries, lists.store.documents))
-    asked = np.repeat(lists.queries, lists.lengths)
-    return [(queries[q], texts[d]) for q, d in zip(asked, lists.documents, strict=True)]
+    frame = lists.to_dataframe()
+    return list(zip(frame["query"], frame["text"], strict=True))
 
 
 def test_cls_mean_is_the_head_on_the_mean_of_cls_vectors(short_model: Path, lists: Lists) -> None:
     """Scores and gradients against a loop over chunks that calls transformers' own modules."""
     model = model_of(short_model, "cls_mean")
     network: Any = model.network
+    assert model.head_parameters() == {"network.scorer.2.linear.weight", "network.scorer.2.linear.bias"}
     expected = []
     for query, document in pairs_of(lists):
         vectors = [network.encoder(**row).last_hidden_state[:, :1] for row in rows_by_hand(model, query, document)]
