@@ -82,13 +82,13 @@ def evaluate(
         html: file for a report: tables, differences per query, rankings side by side with the texts of a lists folder.
         asked: what :func:`rerank.evaluate` takes.
     """
-    from rerank.evaluation import export
+    from rerank.evaluation.table import QUERY_FORMATS, TABLE_FORMATS, Table, format_of
     from rerank.report.page import evaluation_page
     from rerank.storage.files import atomic_write
 
-    outputs = [(path, export.format_of(path, "table")) for path in table or []]
-    outputs += [(json, export.to_json)] if json else []
-    outputs += [(per_query, export.format_of(per_query, "per_query"))] if per_query else []
+    outputs = [(path, format_of(path, TABLE_FORMATS)) for path in table or []]
+    outputs += [(json, Table.to_json)] if json else []
+    outputs += [(per_query, format_of(per_query, QUERY_FORMATS))] if per_query else []
     outputs += [(html, evaluation_page)] if html else []
     for number, (path, _) in enumerate(outputs):
         if os.path.realpath(path) in [os.path.realpath(other) for other, _ in outputs[:number]]:

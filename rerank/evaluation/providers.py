@@ -32,7 +32,7 @@ class _GradedAP(names.Measure):
 
     __name__ = "GradedAP"
     NAME = __name__
-    SUPPORTED_PARAMS = {"cutoff": names.ParamInfo(dtype=int)}  # noqa: RUF012
+    SUPPORTED_PARAMS = dict.fromkeys(("cutoff",), names.ParamInfo(dtype=int))
 
 
 nERR, GradedAP = _NERR(), _GradedAP()
@@ -62,15 +62,18 @@ def exponential_dcg(grades: Sequence[int], highest: int) -> float:
     return float((gains / np.log2(np.arange(2, len(gains) + 2))).sum())
 
 
+GRADED = [
+    _NERR(cutoff=Anything(), max_rel=Anything()),
+    _GradedAP(cutoff=Anything()),
+    names._nDCG(cutoff=Anything(), dcg=Choices("exp-log2"), gains=Choices(NOT_PROVIDED), judged_only=Anything()),
+]
+
+
 class Graded(Provider):
     """``nERR@k``, ``GradedAP@k`` and ``nDCG(dcg='exp-log2')@k``."""
 
     NAME = "rerank"
-    SUPPORTED_MEASURES = [  # noqa: RUF012
-        _NERR(cutoff=Anything(), max_rel=Anything()),
-        _GradedAP(cutoff=Anything()),
-        names._nDCG(cutoff=Anything(), dcg=Choices("exp-log2"), gains=Choices(NOT_PROVIDED), judged_only=Anything()),
-    ]
+    SUPPORTED_MEASURES = GRADED
 
     def _evaluator(self, measures: Iterable[names.Measure], qrels: Any) -> Evaluator:
         return _GradedEvaluator(measures, ir_measures.util.QrelsConverter(qrels).as_dict_of_dict())

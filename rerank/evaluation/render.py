@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,69 +27,67 @@ _LATEX = str.maketrans(
 )
 
 
-class TableCell(NamedTuple):
-    """Text of a cell; the best of a column is bold, and significant differences carry a mark."""
+class Best(str):
+    """The best value of a column, which is bold outside plain text."""
 
-    text: str
-    best: bool = False
-    marks: str = ""
-
-
-def plain(*values: object) -> list[TableCell]:
-    """Make cells without marks."""
-    return [TableCell(str(value)) for value in values]
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table that renders itself: title, column names, cells and caption.
-
-    Attributes:
-        names: number of leading columns that hold names, which plain text aligns to the left.
-    """
+    """A table of formatted cells, with its title and caption."""
 
     title: str
     header: Sequence[str]
-    rows: Sequence[Sequence[TableCell]]
+    rows: Sequence[Sequence[str]]
     caption: Sequence[str] = ()
-    names: int = 1
 
-    def _frame(self, escape: Callable[[str], str], bold: str) -> pd.DataFrame:
-        """Format the cells as strings, the best with a template."""
-        header, *rows = [
-            [(bold.format(escape(cell.text)) if cell.best else escape(cell.text)) + escape(cell.marks) for cell in row]
-            for row in (plain(*self.header), *self.rows)
-        ]
-        return pd.DataFrame(rows, columns=header)
+    def frame(self, escape: Callable[[str], str], bold: str) -> pd.DataFrame:
+        """Escape the cells, and format the best with a template."""
+        rows = [[bold.format(escape(of)) if isinstance(of, Best) else escape(of) for of in row] for row in self.rows]
+        return pd.DataFrame(rows, columns=list(map(escape, self.header)))
 
-    def text(self) -> list[str]:
-        """Return lines of plain text."""
-        cells = [[cell.text + cell.marks for cell in row] for row in (plain(*self.header), *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = []
-        for row in cells:
-            aligned = zip("<" * self.names + ">" * len(row), row, widths, strict=False)
-            lines.append("  ".join(f"{cell:{sign}{width}}" for sign, cell, width in aligned).rstrip())
-        return [lines[0], "─" * (sum(widths) + 2 * len(widths) - 2), *lines[1:]]
 
-    def markdown(self) -> list[str]:
-        """Return lines of Markdown, the best in bold."""
-        frame = self._frame(in_markdown, "**{}**")
-        ruler = ["---", *["---:"] * (len(self.header) - 1)]
-        return [f"| {' | '.join(line)} |" for line in (frame.columns, ruler, *frame.to_numpy())]
+def text(sections: Sequence[Section]) -> str:
+    """Render tables as plain text, with names to the left and numbers to the right."""
+    lines: list[str] = []
+    for section in sections:
+        table = [section.header, *section.rows]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        aligned = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip() for row in table]
+        lines += [aligned[0], "─" * (sum(widths) + 2 * len(widths) - 2), *aligned[1:], "", *section.caption, ""]
+    return "\n".join(lines[:-1]) + "\n"
 
-    def latex(self) -> str:
-        """Return LaTeX (package booktabs)."""
-        caption, columns = " ".join(self.caption).translate(_LATEX), "l" + "r" * (len(self.header) - 1)
-        frame = self._frame(_in_latex, r"\textbf{{{}}}")
-        latex: str = frame.to_latex(index=False, escape=False, caption=caption, column_format=columns)
-        return latex
 
-    def html(self) -> str:
-        """Return an HTML table."""
-        with pd.option_context("display.max_colwidth", None):
-            table: str = self._frame(escape, "<b>{}</b>").to_html(index=False, escape=False, border=0)
-        return table
+def markdown(sections: Sequence[Section]) -> str:
+    """Render tables as Markdown."""
+    blocks = []
+    for section in sections:
+        frame = section.frame(in_markdown, "**{}**")
+        ruler = ["---", *["---:"] * (len(section.header) - 1)]
+        blocks.append("\n".join(f"| {' | '.join(row)} |" for row in (frame.columns, ruler, *frame.to_numpy())))
+        blocks.append(in_markdown(" ".join(section.caption)))
+    return "\n\n".join(blocks) + "\n"
+
+
+def latex(sections: Sequence[Section]) -> str:
+    """Render tables as LaTeX (package booktabs)."""
+    tables = []
+    for section in sections:
+        caption, columns = " ".join(section.caption).translate(_LATEX), "l" + "r" * (len(section.header) - 1)
+        frame = section.frame(_in_latex, r"\textbf{{{}}}")
+        tables.append(frame.to_latex(index=False, escape=False, caption=caption, column_format=columns))
+    return "\n".join(tables)
+
+
+def html(sections: Sequence[Section]) -> str:
+    """Render tables as HTML."""
+    with pd.option_context("display.max_colwidth", None):
+        return "".join(
+            section.frame(escape, "<b>{}</b>").to_html(index=False, escape=False, border=0)
+            + f"<div>{escape(' '.join(section.caption))}</div>"
+            for section in sections
+        )
 
 
 def _in_latex(text: str) -> str:
@@ -124,8 +121,8 @@ def differences_section(compared: Sequence[Comparison], caption: Sequence[str]) 
     for one in compared:
         row = [one.run, one.against, one.measure, number(one.difference, "+"), interval(one.interval)]
         row += [number(one.cohens_d, "+", 2), "/".join(map(str, one.counts)), probability(one.p_corrected)]
-        rows.append(plain(*row))
-    return Section("Differences", header, rows, caption, names=3)
+        rows.append(row)
+    return Section("Differences", header, rows, caption)
 
 
 def interval(ends: tuple[float, float] | None) -> str:

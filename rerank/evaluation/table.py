@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import escape
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from rerank.errors import UserError
+from rerank.evaluation import render
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import COUNTS, PerQuery
 from rerank.evaluation.paired import Comparison
 from rerank.evaluation.render import (
     CORRECTED,
     MARK,
+    Best,
     Section,
-    TableCell,
     differences_section,
     gain_sentences,
     number,
-    plain,
     queries_sentence,
 )
-from rerank.evaluation.significance import ALPHA, LEVEL, ROUNDING, TEST_NAMES, Correction, Test
-from rerank.html import in_markdown
+from rerank.evaluation.significance import ALPHA, LEVEL, ROUNDING, SEED, TEST_NAMES, Correction, Test
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,32 +98,59 @@ class Table:
                 rows.append(row)
         return pd.DataFrame(rows)
 
+    def per_query(self) -> pd.DataFrame:
+        """Return a row per run and query, a column per measure; NaN for values left out by ``drop``."""
+        frames = [values.to_dataframe().assign(run=name) for name, values in self.tables.items()]
+        return pd.concat(frames)[["run", "query_id", *self.measures]]
+
+    def to_json(self) -> str:
+        """Return everything but the per-query values as JSON, in ``rows`` those of :meth:`to_dataframe`.
+
+        NaN is null.
+        """
+        content = {
+            "qrels": self.qrels or None,
+            "queries": len(self.first.queries),
+            "empty": self.first.empty,
+            "queries_without_relevant": self.first.lacking,
+            "caption": " ".join(self.caption()),
+            "paths": self.paths,
+            "missing_queries": {name: values.missing for name, values in self.tables.items()},
+            "seen_queries": self.seen,
+            "baseline": self.baseline,
+            "test": self.test,
+            "correction": self.correction,
+            "comparisons": len(self.compared),
+            "level": LEVEL,
+            "seed": SEED,
+            "rows": self.to_dataframe().to_dict("records"),
+        }
+        return json.dumps(without_nan(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
     def sections(self) -> list[Section]:
         """Return the means, and the differences from the baseline."""
-        about = ["p-values are corrected."]
+        about = [f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number; p is corrected."]
         return [self._means(), *([differences_section(self.compared, about)] if self.compared else [])]
 
     def text(self) -> str:
         """Render as plain text."""
-        lines = [line for section in self.sections() for line in [*section.text(), ""]]
-        return "\n".join([*lines, *self.caption()]) + "\n"
+        return render.text(self.sections())
 
     __str__ = text
 
     def markdown(self) -> str:
         """Render as Markdown."""
-        lines = [line for section in self.sections() for line in [*section.markdown(), ""]]
-        return "\n".join([*lines, in_markdown(" ".join(self.caption()))]) + "\n"
+        return render.markdown(self.sections())
 
     def latex(self) -> str:
         """Render as LaTeX (package booktabs)."""
-        return "\n".join(section.latex() for section in self.sections())
+        return render.latex(self.sections())
 
     def _repr_html_(self) -> str:
-        return "".join(part.html() for part in self.sections()) + f"<div>{escape(' '.join(self.caption()))}</div>"
+        return render.html(self.sections())
 
     def caption(self) -> list[str]:
-        """State the queries, the policy for empty ones, gain, tests and correction."""
+        """State the queries, the policy for empty ones, gain, ties, tests and correction."""
         sentences = [queries_sentence(self.first), *gain_sentences(self.first)]
         where = "" if self.first.empty == "0" else " where they have relevant documents"
         for name, run in self.tables.items():
@@ -131,7 +162,6 @@ class Table:
         if self.seen:
             sentences.append(f"{self.seen} queries with a relevant document that was trained on are left out.")
         if self.compared:
-            sentences.append(f"{LEVEL:.0%} intervals: bootstrap over queries, not corrected for their number.")
             how = f"{CORRECTED[self.correction]} for {len(self.compared)} comparisons"
             against = f"{MARK}: differs from {self.baseline}, p < {ALPHA}"
             sentences.append(f"{against} by the {TEST_NAMES[self.test]} ({how}).")
@@ -142,13 +172,48 @@ class Table:
         means, differences = {name: table.mean for name, table in self.tables.items()}, self.differences
         rows = []
         for name, mean in means.items():
-            row = plain(f"{name} (baseline)" if name == self.baseline else name)
+            row = [f"{name} (baseline)" if name == self.baseline else name]
             for measure in self.first.measures:
                 value, found = mean[str(measure)], differences.get((name, str(measure)))
                 highest = max(other[str(measure)] for other in means.values())
                 best = len(means) > 1 and measure.NAME not in COUNTS and value >= highest - ROUNDING
-                marked = MARK if found and found.p_corrected < ALPHA else ""
-                summed = measure.NAME in COUNTS - {"Judged"}
-                row.append(TableCell(f"{value:.0f}" if summed else number(value), best, marked))
+                shown = f"{value:.0f}" if measure.NAME in COUNTS - {"Judged"} else number(value)
+                shown += MARK if found and found.p_corrected < ALPHA else ""
+                row.append(Best(shown) if best else shown)
             rows.append(row)
         return Section("Measures", ["run", *self.measures], rows, self.caption())
+
+
+TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
+    ".md": Table.markdown,
+    ".tex": Table.latex,
+    ".csv": lambda table: str(table.to_dataframe().to_csv(index=False)),
+    ".txt": Table.text,
+}
+"""Formats of ``rerank evaluate --table``, by the suffix of the file."""
+
+QUERY_FORMATS: dict[str, Callable[[Table], str]] = {
+    ".tsv": lambda table: str(table.per_query().to_csv(sep="\t", index=False)),
+    ".csv": lambda table: str(table.per_query().to_csv(index=False)),
+}
+"""Formats of ``--per-query``."""
+
+
+def format_of(path: str | Path, formats: dict[str, Callable[[Table], str]]) -> Callable[[Table], str]:
+    """Return the function that formats a table for a file.
+
+    Raises:
+        UserError: an unknown suffix.
+    """
+    if (suffix := Path(path).suffix) not in formats:
+        raise UserError(f"{path}: cannot tell the format; the name must end in {', '.join(formats)}")
+    return formats[suffix]
+
+
+def without_nan(value: Any) -> Any:
+    """Replace numbers that are not finite with None, at any depth."""
+    if isinstance(value, dict):
+        return {key: without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(without_nan, value))
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
-from rerank.evaluation.export import without_nan
+from rerank.evaluation.table import without_nan
 from rerank.experiments import table
 from rerank.experiments.config import ExperimentConfig
 from rerank.experiments.plan import ExperimentPlan

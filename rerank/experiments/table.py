@@ -8,7 +8,7 @@ import numpy as np
 
 from rerank.evaluation import render
 from rerank.evaluation.measures import COUNTS, parse_measures
-from rerank.evaluation.render import Section, TableCell, differences_section, plain
+from rerank.evaluation.render import Best, Section, differences_section
 from rerank.evaluation.significance import ROUNDING, TEST_NAMES
 from rerank.experiments.config import FIRST_STAGE, ExperimentConfig, Published
 from rerank.experiments.summary import Row, Summary
@@ -25,25 +25,20 @@ def main_sections(summary: Summary) -> list[Section]:
 
 def markdown(summary: Summary, failures: Sequence[Failure]) -> str:
     """Write all tables as Markdown, with failed trials and their logs."""
-    blocks = []
     compared = [differences_section(summary.compared, [differences_caption(summary)])] if summary.compared else []
-    for table in [*main_sections(summary), *compared]:
-        blocks += ["\n".join(table.markdown()), in_markdown(" ".join(table.caption))]
+    shown = render.markdown([*main_sections(summary), *compared])
     failed = [f"{one.trial}: {one.message} ({one.trial.folder}/log.txt)" for one in failures]
-    if failed:
-        blocks += ["Failed:", "\n".join(f"- {in_markdown(line)}" for line in failed)]
-    return "\n\n".join(blocks) + "\n"
+    return shown + ("\nFailed:\n\n" if failed else "") + "".join(f"- {in_markdown(line)}\n" for line in failed)
 
 
 def latex(summary: Summary) -> str:
     """Write the main tables in LaTeX (package booktabs)."""
-    return "\n".join(table.latex() for table in main_sections(summary))
+    return render.latex(main_sections(summary))
 
 
 def text(summary: Summary) -> str:
     """Write the main tables for a terminal."""
-    blocks = (block for table in main_sections(summary) for block in (table.text(), table.caption))
-    return "\n\n".join(map("\n".join, blocks)) + "\n"
+    return render.text(main_sections(summary))
 
 
 def means(summary: Summary) -> Section:
@@ -54,13 +49,13 @@ def means(summary: Summary) -> Section:
     differ = {(one.run, one.measure) for one in summary.compared if one.against == baseline and one.p_corrected < level}
     rows = []
     for method, row in summary.rows.items():
-        cells = [TableCell(_name(config, method, row))]
+        cells = [_name(config, method, row)]
         for measure in summary.measures:
             whole = [other.means[measure] for other in summary.rows.values() if other.seeds]
             ranked = len(summary.rows) > 1 and row.seeds and measure not in counts
             best = bool(ranked) and row.means[measure] >= max(whole) - ROUNDING
-            marked = render.MARK if (method, measure) in differ else ""
-            cells.append(TableCell(_value(row, measure), best, marked))
+            shown = _value(row, measure) + (render.MARK if (method, measure) in differ else "")
+            cells.append(Best(shown) if best else shown)
         rows.append(cells)
     return Section("Test", ["method", *summary.measures], rows, caption(summary))
 
@@ -77,7 +72,7 @@ def published(summary: Summary, given: Published) -> Section:
             error = row.errors[measure]
             distance = f" ({(row.means[measure] - number) / error:+.1f})" if error > 0 else ""
             cells.append(f"{number:g}{distance}")
-        rows.append(plain(*cells))
+        rows.append(cells)
     about = f"Published: {given.source}. In brackets: ours minus the published mean, in our standard errors."
     return Section("Published", ["method (published)", *summary.measures], rows, [about])
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from rerank import __version__
 from rerank.evaluation.compare import judgments_of, ranking
 from rerank.evaluation.measures import COUNTS, PerQuery, Qrels
-from rerank.evaluation.render import Section
+from rerank.evaluation.render import Best, Section
 from rerank.evaluation.table import Table
 from rerank.lists.store import is_lists_folder
 from rerank.lists.view import Lists
@@ -86,6 +86,7 @@ def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.tests["best"] = lambda cell: isinstance(cell, Best)
     return environment.from_string(_part("page.html"))
 
 

@@ -12,10 +12,9 @@ import pytest
 from ir_measures import ScoredDoc
 
 from rerank.errors import UserError
-from rerank.evaluation import export
 from rerank.evaluation.compare import compare, compare_runs
 from rerank.evaluation.measures import Evaluator
-from rerank.evaluation.table import Table
+from rerank.evaluation.table import QUERY_FORMATS, TABLE_FORMATS, Table, format_of
 from rerank.retrieval.runs import Scored, read_run
 from rerank.tasks import evaluate
 
@@ -38,7 +37,7 @@ def clear(name: str = "model", first: str = "base") -> Table:
 
 
 def test_json_holds_everything_at_full_precision(found: Table) -> None:
-    read = json.loads(export.to_json(found))
+    read = json.loads(found.to_json())
     assert read["baseline"] == "bm25"
     assert read["empty"] == "drop"
     assert read["queries"] == 30
@@ -55,25 +54,24 @@ def test_json_holds_everything_at_full_precision(found: Table) -> None:
 
 
 def test_csv_files_round_trip(found: Table) -> None:
-    def read(name: str, output: str, separator: str = ",") -> pd.DataFrame:
-        text = io.StringIO(export.format_of(name, output)(found))
-        return pd.read_csv(text, sep=separator, float_precision="round_trip")
-
-    pd.testing.assert_frame_equal(read("table.csv", "table"), found.to_dataframe(), check_exact=True)
-    whole = pd.concat(
-        [table.to_dataframe().assign(run=name) for name, table in found.tables.items()], ignore_index=True
-    )
-    for name, separator in (("queries.csv", ","), ("queries.tsv", "\t")):
-        per_query = read(name, "per_query", separator)
-        pd.testing.assert_frame_equal(per_query, whole[per_query.columns], check_exact=True)
+    whole = found.per_query().reset_index(drop=True)
+    assert len(whole) == 3 * 30 and list(whole) == ["run", "query_id", *found.measures]
+    for suffix, formats, expected in (
+        (".csv", TABLE_FORMATS, found.to_dataframe()),
+        (".csv", QUERY_FORMATS, whole),
+        (".tsv", QUERY_FORMATS, whole),
+    ):
+        text = io.StringIO(formats[suffix](found))
+        read = pd.read_csv(text, sep="\t" if suffix == ".tsv" else ",", float_precision="round_trip")
+        pd.testing.assert_frame_equal(read, expected, check_exact=True)
 
 
 def test_suffixes_decide_the_format(found: Table) -> None:
-    for output, name in [("table", "table.doc"), ("per_query", "queries.json")]:
+    for formats, name in [(TABLE_FORMATS, "table.doc"), (QUERY_FORMATS, "queries.json")]:
         with pytest.raises(UserError, match="the name must end in"):
-            export.format_of(name, output)
+            format_of(name, formats)
     for name, expected in [("t.txt", found.text()), ("t.md", found.markdown()), ("t.tex", found.latex())]:
-        assert export.format_of(name, "table")(found) == expected
+        assert format_of(name, TABLE_FORMATS)(found) == expected
 
 
 def test_text_marks_what_is_significant() -> None:
@@ -93,7 +91,7 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -
     assert "nDCG has linear gain, as trec_eval." in caption
     assert "nDCG(dcg='exp-log2') has gain 2^y - 1." in caption
     assert "†: differs from bm25, p < 0.05 by the paired t-test (Holm-corrected for 6 comparisons)." in caption
-    assert "95% intervals: bootstrap over queries, not corrected for their number." in caption
+    assert "95% intervals: bootstrap over queries, not corrected for their number; p is corrected." in found.text()
     assert not any(" gain" in line for line in clear().caption() if "nDCG" not in line)
     missing = len(found.tables["model"].missing)
     assert missing
@@ -102,11 +100,11 @@ def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -
 
 def test_markdown_is_a_table(found: Table) -> None:
     blocks = found.markdown().split("\n\n")
-    for block in blocks[:2]:
+    for block in (blocks[0], blocks[2]):
         rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in block.splitlines()]
         assert {len(row) for row in rows} == {len(rows[0])}
         assert set("".join(rows[1])) <= set("-: ")
-    assert "**0.8750**†" in clear().markdown()
+    assert "**0.8750†**" in clear().markdown()
     assert r"a\|b" in clear(name="a|b").markdown()
     evil = clear("<b>x", "<b>y")
     assert "<b>" not in evil.markdown() + evil.latex(), "nor in the sentences below"
@@ -114,7 +112,7 @@ def test_markdown_is_a_table(found: Table) -> None:
 
 def test_latex_is_a_booktabs_table() -> None:
     shown = clear(name="50%_of & a|b").latex()
-    assert r"50\%\_of \& a$|$b & \textbf{0.8750}$^\dagger$ & " in shown
+    assert r"50\%\_of \& a$|$b & \textbf{0.8750$^\dagger$} & " in shown
     body = shown[shown.index(r"\toprule") : shown.index(r"\bottomrule")]
     rows = [line for line in body.splitlines() if line.endswith(r"\\")]
     assert len(rows) == 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.commands.cli import run
-from rerank.evaluation.render import Section, TableCell, queries_sentence
+from rerank.evaluation.render import Section, queries_sentence
 from rerank.lists.build import ORDER
 from rerank.report.page import LENGTH, QUERIES, TOP, most_changed, render_page, safe_json
 from rerank.retrieval.runs import Run, Scored, read_run
@@ -79,7 +79,7 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @settings(max_examples=25)
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
-    table = Section(name, ["run", name], [[TableCell(name), TableCell(shown)]], [caption])
+    table = Section(name, ["run", name], [[name, shown]], [caption])
     tree = parsed(render_page(name, [table], {}, ""))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
