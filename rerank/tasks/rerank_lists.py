@@ -64,6 +64,7 @@ def rerank_lists(
     from rerank.models.load import load_model
     from rerank.models.vectors.network import FeatureNetwork
     from rerank.retrieval.runs import as_run
+    from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import check_scoring, join, score_shared, together
 
     given = {"depth": depth, "precision": precision, "token_budget": token_budget}
@@ -76,6 +77,7 @@ def rerank_lists(
     columns = () if isinstance(model, Model) else read_contract(Path(model)).get("columns", ())
     opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, columns)
     chosen = opened.to_rerank(depth)
+    trained_on = [] if isinstance(model, Model) else shared_queries(chosen, model)
     state = join()
     with together():
         scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)
@@ -89,4 +91,7 @@ def rerank_lists(
     judged = {query: grades for query, grades in (chosen.qrels or {}).items() if grades}
     if state.is_main_process and judged and (order := chosen.store.order) is not None:
         log.info("%s", run_difference(run, chosen.run(order), judged, "nDCG@10", f"first stage {order}"))
+    if trained_on:
+        said = "%s was trained on %d of these %d queries, so its measures flatter it"
+        log.warning(said, model, len(trained_on), len(chosen))
     return as_run(run)

@@ -73,7 +73,7 @@ def test_add_model_scores_others_alike_when_documents_are_added(tmp_path: Path) 
 
 
 def test_add_model_raises_for_training_queries(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tiny_model: Path
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tiny_model: Path
 ) -> None:
     lists, other = make_lists(tmp_path), make_lists(tmp_path / "other", seed=7)
     run = tmp_path / "runs" / "x"
@@ -90,6 +90,8 @@ def test_add_model_raises_for_training_queries(
     message = f"was trained on {len(trained)} of these 12 queries, e.g. {trained[0]!r}"
     assert message in capsys.readouterr().err
     assert main([*command, "--in-sample"]) == 0
+    assert main(["rerank", *command[1:], f"--output={tmp_path / 'run.trec'}"]) == 0
+    assert f"was trained on {len(trained)} of these 12 queries, so" in caplog.text
     load_model(run / "best", interpolate=False).save(tmp_path / "copy")
     assert shared_queries(lists, tmp_path / "copy") == trained, "a copy knows it, too"
     assert main(["add", "--lists", str(tmp_path / "other" / "lists"), "--model", str(run / "best")]) == 0
