@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
-import lzma
 import random
 import re
 from collections.abc import Callable
@@ -43,7 +42,6 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
-    ".xz": lzma.compress,
     ".bz2": bz2.compress,
     ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
 }

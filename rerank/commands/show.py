@@ -18,7 +18,7 @@ NOTES = {
     "losses": "All take reduction='mean', 'sum' or 'none'.",
     "models": "Name a model of your own by its import path.",
     "measures": "Names are those of ir-measures; `rerank evaluate` takes all of its measures.",
-    "collections": "Files may be compressed: .gz, .xz, .zst, .bz2.",
+    "collections": "Files may be compressed: .gz, .zst, .bz2.",
 }
 
 

@@ -53,7 +53,7 @@ class LetorData(Data):
         join_validation: bool = False,
         min_documents: Count = 1,
     ) -> None:
-        """Name a folder, or files; ``.gz`` and ``.xz`` are read, too.
+        """Name a folder, or files; ``.gz``, ``.zst`` and ``.bz2`` are read, too.
 
         Args:
             path: folder that holds ``train.txt``, ``vali.txt`` and ``test.txt``, itself or in ``Fold1`` to ``Fold5``;

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
@@ -67,21 +67,26 @@ def class_path(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def described(value: Any) -> Any:
+def named_class(value: Described) -> dict[str, Any]:
+    """Convert an object to its class and arguments, as in a configuration."""
+    arguments = described(value.arguments())
+    return {"class_path": class_path(type(value))} | ({"init_args": arguments} if arguments else {})
+
+
+def described(value: Any, of_object: Callable[[Described], dict[str, Any]] = named_class) -> Any:
     """Convert a value to mappings, lists, strings and numbers, as in a configuration; other objects become text.
 
     >>> described({"depths": (10, 20), "file": Path("a")})
     {'depths': [10, 20], 'file': 'a'}
     """
     if isinstance(value, Described):
-        arguments = {name: described(inner) for name, inner in value.arguments().items()}
-        return {"class_path": class_path(type(value))} | ({"init_args": arguments} if arguments else {})
+        return of_object(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: described(getattr(value, field.name), of_object) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): described(inner) for key, inner in value.items()}
+        return {str(key): described(inner, of_object) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [described(inner) for inner in value]
+        return [described(inner, of_object) for inner in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.as_posix() if isinstance(value, Path) else str(value)

@@ -75,15 +75,14 @@ class FlatFile(ExitStack):
 
     def write(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
         """Write the file as one record batch, with metadata in its schema."""
-        schema, arrays = self.schema.with_metadata(dict(metadata or {})), []
-        for field in schema:
-            self._files[field.name].flush()
-            number = _number(field.type)
-            values = np.memmap(self._files[field.name], number, "r") if self.rows else np.zeros(0, number)
+        columns = {}
+        for field in self.schema:
+            file, number = self._files[field.name], _number(field.type)
+            file.flush()
+            values = np.memmap(file, number, "r") if self.rows else np.zeros(0, number)
             is_list = pa.types.is_fixed_size_list(field.type)
-            arrays.append(pa.FixedSizeListArray.from_arrays(values, type=field.type) if is_list else pa.array(values))
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            columns[field.name] = pa.FixedSizeListArray.from_arrays(values, type=field.type) if is_list else values
+        write_arrow(path, self.schema.with_metadata(dict(metadata or {})), [columns])
 
 
 def _number(kind: pa.DataType) -> Any:

@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-import bz2
 import functools
-import gzip
 import hashlib
 import io
 import json
 import logging
-import lzma
 import os
 import secrets
 import shutil
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from rerank.errors import NotFoundError, UserError, one_line
 
-
-def _open_zstd(path: Path, mode: str) -> IO[bytes]:
-    import pyarrow as pa
-
-    return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path), mode), "zstd"))
-
-
-OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
-OPENERS[b"\x28\xb5\x2f\xfd"] = _open_zstd
-COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
+COMPRESSED = (".gz", ".zst", ".bz2")
 
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressed if its first bytes say that it is compressed.
+    """Open a file for reading, decompressed if its name says that it is compressed.
 
     Raises:
         UserError: no such file, or one that cannot be decompressed.
     """
-    path = Path(path)
-    if not path.is_file():
+    import pyarrow as pa
+
+    if not os.path.isfile(path):
         raise NotFoundError(f"{path}: no such file")
-    with path.open("rb") as file:
-        start = file.read(5)
     try:
-        with next((opener for mark, opener in OPENERS.items() if start.startswith(mark)), open)(path, "rb") as file:
+        with io.BufferedReader(pa.input_stream(path)) as file:
             yield file
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+    except OSError as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path}: cannot be decompressed ({error}); is it cut short?") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import inspect
 import json
@@ -10,10 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rerank.settings.described import Described, class_path, described
-
-LARGEST_EXACT = 2.0**53
-"""Whole floats below this are written as integers, so that 1 and 1.0 configure the same."""
+from rerank.settings.described import class_path, described
 
 
 def fingerprint(value: Any) -> str:
@@ -22,27 +18,23 @@ def fingerprint(value: Any) -> str:
     >>> fingerprint({"epochs": 1, "lr": 1.0}) == fingerprint({"lr": 1, "epochs": 1})
     True
     """
-    text = json.dumps(resolve(value), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(canonical(value), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def resolve(value: Any) -> Any:
-    """Write settings as mappings, lists, strings and numbers, with every default.
+def canonical(value: Any) -> Any:
+    """Write settings as mappings, lists, strings and numbers, with every default; 1.0 and 1 are the same.
 
     An object becomes its class with its arguments. A user's class counts with the source of its module, or with its own
     source in a script.
     """
-    if isinstance(value, Described):
-        return _class_of(type(value)) | resolve(value.arguments())
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: resolve(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): resolve(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [resolve(inner) for inner in value]
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < LARGEST_EXACT else value
-    return described(value)
+    plain = described(value, lambda inner: _class_of(type(inner)) | canonical(inner.arguments()))
+    return json.loads(json.dumps(plain), parse_float=_shortest)
+
+
+def _shortest(digits: str) -> float:
+    value = float(digits)
+    return int(value) if value.is_integer() else value
 
 
 def first_difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] | None:

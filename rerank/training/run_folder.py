@@ -27,8 +27,7 @@ from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
 from rerank.settings.described import described
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
-from rerank.storage.fingerprint import fingerprint, first_difference
-from rerank.storage.fingerprint import resolve as resolve_value
+from rerank.storage.fingerprint import canonical, fingerprint, first_difference
 from rerank.training.results import Results
 
 if TYPE_CHECKING:
@@ -77,10 +76,10 @@ def resolve_settings(config: TrainConfig) -> dict[str, Any]:
     counted = {
         field.name: getattr(config, field.name) for field in fields(config) if field.name not in NOT_FINGERPRINTED
     }
-    model: dict[str, Any] = resolve_value(config.model)
+    model: dict[str, Any] = canonical(config.model)
     if (folder := getattr(config.model, "folder", None)) is not None:
         model["name"] = hash_model(folder)
-    return {**resolve_value(counted), "model": model}
+    return {**canonical(counted), "model": model}
 
 
 def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def test_beir_refuses_missing_folders_and_splits(beir: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("compressed", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("compressed", ["", ".gz"])
 def test_files_are_read_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compressed: str) -> None:
     files = {
         "docs.tsv": ["1\tcafé", "2\t"],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rerank.losses import DirectMetric, SmoothINDCG
 from rerank.relaxations import SmoothI
 from rerank.settings.described import Described
-from rerank.storage.fingerprint import fingerprint, first_difference, resolve
+from rerank.storage.fingerprint import canonical, fingerprint, first_difference
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats() | st.text(),
@@ -52,9 +52,9 @@ def test_fingerprint_counts_values_and_not_how_they_are_written() -> None:
 
 
 def test_resolve_names_our_classes_and_hashes_the_source_of_others() -> None:
-    ours = resolve(DirectMetric("nDCG", SmoothI()))
+    ours = canonical(DirectMetric("nDCG", SmoothI()))
     assert (ours["class"], ours["relaxation"]["class"]) == ("DirectMetric", "SmoothI")
-    mine = resolve(Mine())
+    mine = canonical(Mine())
     assert mine["class"] == f"{__name__}.Mine" and len(mine["source"]) == 64
 
 
@@ -64,7 +64,7 @@ def test_first_difference_is_found_if_fingerprints_differ(one: Any, other: Any) 
 
 
 def test_first_difference_names_the_key() -> None:
-    old, new = resolve({"loss": SmoothINDCG(alpha=10.0)}), resolve({"loss": SmoothINDCG(alpha=1.0)})
+    old, new = canonical({"loss": SmoothINDCG(alpha=10.0)}), canonical({"loss": SmoothINDCG(alpha=1.0)})
     key, before, after = first_difference(old, new) or ("", 0, 0)
     assert (key.rpartition(".")[2], before, after) == ("alpha", 10, 1)
     assert first_difference({"a": {"b": 1}}, {"a": {}}) == ("a.b", 1, None)

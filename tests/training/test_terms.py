@@ -22,7 +22,7 @@ from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
 from rerank.models.vectors.mlp import MLP
 from rerank.settings.described import described
-from rerank.storage.fingerprint import resolve
+from rerank.storage.fingerprint import canonical
 from rerank.training.batches import Targets, check_sampler, pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
@@ -162,7 +162,7 @@ def test_terms_are_read_from_yaml_and_options(lists: Lists, tmp_path: Path) -> N
         for asked in ([f"--config={file}"], ["--loss=Terms", f"--loss.terms={json.dumps(terms)}"])
     ]
     assert described(made[0]) == described(made[1]) == described(meant)
-    assert resolve(made[0]) == resolve(meant)
+    assert canonical(made[0]) == canonical(meant)
 
 
 def test_steps_without_a_signal_are_skipped(lists: Lists, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
