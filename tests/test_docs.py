@@ -158,7 +158,7 @@ def prepare(folder: Path, code: str, tiny_model: Path) -> None:
     model = CrossEncoder(str(tiny_model), query_length=8, document_length=24)
     model.save(folder / "runs" / "scifact-smoothi" / "best")
     CrossEncoder(str(tiny_model), query_length=8, document_length=24, residual_columns="bm25").save(
-        folder / "runs" / "scifact-start" / "best"
+        folder / "runs" / "scifact-residual" / "best"
     )
     shutil.copytree(tiny_model, folder / "encoder")
     made = make_lists(folder / "made")
