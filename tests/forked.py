@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.warm"])
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    """Wait until a condition holds; return its value."""
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return value
 
 
 def python(code: str, *words: str, ends: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +53,7 @@ def fork(
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))  # for the first one, which starts the process that is forked
         process.start()
-    return process  # type: ignore[return-value]
+    return process
 
 
 def _run(target: Callable[..., Any], arguments: Sequence[Any], environment: Mapping[str, str], folder: str) -> None:
@@ -111,10 +121,10 @@ def _command(words: list[str], said: str, file_limit: int | None) -> None:
 
     if file_limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-    multiprocessing.process._parent_process = None  # type: ignore[attr-defined] # a command is no worker: it may start Java
-    with open(said, "a", buffering=1) as file:
-        os.dup2(file.fileno(), 2)
-    sys.stdout, sys.stderr = open(os.devnull, "w"), os.fdopen(2, "w", buffering=1)  # noqa: SIM115
+    multiprocessing.process._parent_process = None  # a command is no worker: it may start Java
+    with open(said, "a") as file, open(os.devnull, "w") as nowhere:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
     code = 1
     try:
         code = main(words)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import accelerate  # noqa: F401
-import pyarrow.dataset  # noqa: F401
-import torch._dynamo
-import torch.utils.tensorboard  # noqa: F401
-import transformers.models.auto.tokenization_auto
-import transformers.models.bert.modeling_bert  # noqa: F401
+from importlib import import_module
 
-import rerank.commands.cli
-import rerank.experiments.worker
-import rerank.lists.build
-import rerank.models.text.cross_encoder
-import rerank.models.vectors.trees
-import rerank.scoring.outputs
-import rerank.training.configuration
-import rerank.training.trainer
-
-rerank.training.configuration.import_classes()
+for name in (
+    *("accelerate", "pyarrow.dataset", "torch._dynamo", "torch.utils.tensorboard"),
+    *("transformers.models.auto.tokenization_auto", "transformers.models.bert.modeling_bert"),
+    *("rerank.commands.cli", "rerank.experiments.worker", "rerank.lists.build", "rerank.models.text.cross_encoder"),
+    *("rerank.models.vectors.trees", "rerank.scoring.outputs", "rerank.training.trainer"),
+):
+    import_module(name)
+import_module("rerank.training.configuration").import_classes()

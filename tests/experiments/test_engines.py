@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from rerank.commands.cli import main
 from tests.builders import write_folds
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
+from tests.forked import wait_for
 
 SHARES = 3
 
@@ -64,10 +64,7 @@ def test_run_fails_if_its_process_is_killed_and_the_others_are_trained(here: Pat
     command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
     command += ["--base.checkpoint_every=10"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    waiting = time.monotonic()
-    while not list(output.glob("trials/**/checkpoints/*")):
-        assert time.monotonic() - waiting < 900 and process.poll() is None
-        time.sleep(0.05)
+    wait_for(lambda: [*output.glob("trials/**/checkpoints/*")] or process.poll() is not None, 900)
     (worker,) = (one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline()))
     worker.kill()
     _, said = process.communicate(timeout=1800)

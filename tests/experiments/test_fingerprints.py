@@ -15,6 +15,7 @@ from rerank.lists.folds import FoldsData
 from rerank.storage.locks import exclusive_lock
 from tests.builders import make_lists, make_model, write_folds
 from tests.experiments.settings import short_texts, write_experiment
+from tests.forked import Command
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
 
@@ -85,18 +86,16 @@ def test_changed_setting_trains_a_run_beside_the_old_one(made: Path, copied: Pat
     assert again(made, copied, "--base.tracker=[]", "--base.checkpoint_every=7") == 0, "which changes no result"
     assert trained(copied / "out") == after
     assert table(copied / "out") == table(made / "out")
+    assert again(made, copied, "--measures=RR P@1", "--empty=drop") == 0, "which measures again"
+    assert trained(copied / "out") == after and table(copied / "out")["ListNet"]["means"].keys() == {"RR", "P@1"}
 
 
 @pytest.mark.slow
-def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import subprocess
-    import sys
-
+def test_two_experiments_do_not_share_a_folder(made: Path, copied: Path) -> None:
     with exclusive_lock(copied / "out"):
-        command = [sys.executable, "-m", "rerank.commands.cli", "experiment", f"--config={made / 'experiment.yaml'}"]
-        done = subprocess.run([*command, f"--output={copied / 'out'}"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "in use by another process" in done.stderr.splitlines()[-1]
+        other = Command(["experiment", f"--config={made / 'experiment.yaml'}", f"--output={copied / 'out'}"])
+        assert "in use by another process" in other.communicate(300).splitlines()[-1]
+    assert other.returncode == 2
 
 
 def test_workers_import_only_the_named_classes_of_a_user(

@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from rerank.serving.app import Service, server_of
 from rerank.serving.ranker import Ranker
-from tests.forked import Command
+from tests.forked import Command, wait_for
 
 OPEN = build_opener(ProxyHandler({}))
 PATIENCE = 120.0
@@ -64,10 +63,12 @@ class Client:
 
     def until(self, name: str, count: float) -> None:
         """Wait until a metric has a value."""
-        end = time.monotonic() + PATIENCE
-        while self.metrics().get(name) != count:
-            assert time.monotonic() < end, self.metrics()
-            time.sleep(0.02)
+        wait_for(lambda: self.metrics().get(name) == count)
+
+    def is_up(self) -> bool:
+        with suppress(OSError):
+            return self.get("/health") == (200, '{"status": "ok"}\n')
+        return False
 
     def half(self, body: bytes, path: str = "/rerank") -> tuple[socket.socket, bytes]:
         """Send a request's head and half of its body; return the connection and the other half."""
@@ -103,16 +104,15 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextmanager
-def process(*words: str | Path, environment: Mapping[str, str] | None = None, port: int = 0) -> Iterator[Client]:
-    """Run ``rerank serve WORDS --port PORT``, and stop it at the end."""
-    command = Command(["serve", *map(str, words), f"--port={port}"], environment)
-    end = time.monotonic() + PATIENCE
+def process(*words: str | Path, environment: Mapping[str, str] | None = None) -> Iterator[Client]:
+    """Run ``rerank serve WORDS`` at a free port, and stop it at the end."""
+    command = Command(["serve", *map(str, words), "--port=0"], environment)
     try:
-        while not (found := re.search(r"at http://127\.0\.0\.1:(\d+)\n", command.said)):
-            assert command.poll() is None and time.monotonic() < end, command.said
-            time.sleep(0.05)
+        address = r"at http://127\.0\.0\.1:(\d+)\n"
+        found = wait_for(lambda: re.search(address, command.said) or command.poll() is not None)
+        assert isinstance(found, re.Match), command.said
         client = Client(int(found[1]), command)
-        _wait_for(client)
+        wait_for(client.is_up)
         yield client
     finally:
         command.send_signal(signal.SIGTERM)
@@ -128,19 +128,9 @@ def thread(rankers: Mapping[str, Ranker], queue: int = 64, timeout: float = 60.0
         running.start()
         client = Client(listening.getsockname()[1])
         try:
-            _wait_for(client)
+            wait_for(client.is_up)
             yield client
         finally:
             server.should_exit = True
             running.join(PATIENCE)
             assert not running.is_alive()
-
-
-def _wait_for(client: Client) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        with suppress(OSError):
-            assert client.get("/health") == (200, '{"status": "ok"}\n')
-            return
-        assert time.monotonic() < end
-        time.sleep(0.05)

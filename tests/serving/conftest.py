@@ -7,15 +7,20 @@ import pytest
 import rerank
 from rerank.models.contract import add_to_contract
 from rerank.models.interpolated import Interpolated
-from tests.builders import INSTRUCTED, make_decoder, make_rankers
+from tests.builders import INSTRUCTED, make_decoder
 
 
 @pytest.fixture(scope="package")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Save a ranker of texts of every kind."""
+def folders(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> dict[str, Path]:
+    """Save a ranker of texts of every kind, and a network over features that is not among them."""
     place = tmp_path_factory.mktemp("rankers")
-    found = make_rankers(place)
-    text = rerank.load(found["text"])
+    rerank.CrossEncoder(str(tiny_model)).save(place / "text")
+    text = rerank.load(place / "text")
+    start = rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, residual_columns="bm25")
+    start.save(place / "start")
+    network = rerank.MLP(hidden=[4], columns=["x"])
+    network.prepare(rerank.Lists.from_dataframe({"query_id": [1], "doc_id": [1], "x": [1.0]}), 1)
+    network.save(place / "features")
     Interpolated(text, {"bm25": 0.3, "dense": 0.2}, 0.5).save(place / "mixed")
     Interpolated(None, {"bm25": 0.6, "dense": 0.4}).save(place / "fusion")
     text.save(place / "calibrated")

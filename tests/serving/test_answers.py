@@ -39,7 +39,7 @@ def test_texts_have_the_scores_of_predict(client: Client, folders: dict[str, Pat
         assert client.scores(name, QUERY, documents(text=TEXTS)) == expected.tolist()
 
 
-def test_columns_are_fields(client: Client, folders: dict[str, Path]) -> None:
+def test_columns_are_read_from_fields_of_documents(client: Client, folders: dict[str, Path]) -> None:
     asked = documents(text=TEXTS, bm25=BM25, dense=DENSE)
     for one in asked:
         if one["dense"] is None:
@@ -96,7 +96,7 @@ def test_rankers_go_by_their_names(client: Client, folders: dict[str, Path]) -> 
     assert all(name in answer["message"] for name in (*folders, "again"))
 
 
-def test_metrics_count(client: Client) -> None:
+def test_metrics_count_requests_and_documents(client: Client) -> None:
     before = client.metrics()
     client.scores("text", QUERY, TEXTS)
     client.ask(b"")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from rerank.commands.cli import main
 from rerank.models.scorer import SCORING_LOCK
 from rerank.serving.ranker import Ranker
+from tests.forked import wait_for
 from tests.serving.client import PATIENCE, process, read_all, thread
 
 GOOD = {"query": "a wing", "documents": ["jet", "wing"]}
@@ -24,7 +24,7 @@ BODY = b'{"query": "a wing", "documents": ["jet", "wing"]}'
 
 @pytest.fixture(scope="module")
 def rankers(folders: dict[str, Path]) -> dict[str, Ranker]:
-    return {name: Ranker(name, str(folders[name]), "fp32") for name in ("text",)}
+    return {"text": Ranker("text", str(folders["text"]), "fp32")}
 
 
 def test_full_queue_refuses_requests(rankers: dict[str, Ranker]) -> None:
@@ -63,7 +63,7 @@ def test_signal_lets_accepted_requests_finish(folders: dict[str, Path], number: 
             client.until("rerank_requests_inside", 5)
             client.process.send_signal(number)
             assert [one.result()[0] for one in asked] == [200] * 4
-        _until_refused(client.port)
+        wait_for(lambda: is_refused(client.port))
         connection.sendall(rest)
         assert read_all(connection).startswith(b"HTTP/1.1 200")
         assert client.process.wait(PATIENCE) == code
@@ -71,15 +71,12 @@ def test_signal_lets_accepted_requests_finish(folders: dict[str, Path], number: 
             pass  # the port is free
 
 
-def _until_refused(port: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
-        except ConnectionRefusedError:
-            return
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_serve_fails_before_loading(folders: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,7 +90,7 @@ def test_serve_fails_before_loading(folders: dict[str, Path], capsys: pytest.Cap
             ([text, text], "there is a ranker 'text' already"),
             (["--rankers=[]"], "rankers: empty"),
             ([text, "--queue=0"], "queue: must be at least 1"),
-            ([str(folders["text"].parent / "trees"), "--port=0"], "reads features, not texts"),
+            ([str(folders["text"].parent / "features"), "--port=0"], "reads features, not texts"),
         ):
             assert main(["serve", *words]) == 2
             assert message in capsys.readouterr().err
