@@ -134,7 +134,7 @@ def test_letor_lists_count_values_beyond_float32_as_missing(tmp_path: Path, capl
     assert "2 values are beyond float32" in caplog.text
 
 
-def test_letor_lists_parse_a_file_again_when_it_changes(tmp_path: Path, cache: Path) -> None:
+def test_letor_lists_parse_a_file_again_when_it_changes(tmp_path: Path) -> None:
     file = write(tmp_path / "train.txt", "1 qid:1 1:1\n")
     first = letor_lists(file)
     made = (first.store.folder / "documents.arrow").stat()

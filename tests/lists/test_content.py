@@ -53,7 +53,6 @@ def test_content_hashes_count_only_the_given_queries() -> None:
 def test_content_hashes_tell_what_changed(column: str, value: object, changed: set[str]) -> None:
     rows = frame()
     at = {"query": rows.query_id == "q2", "text": rows.doc_id == "d3"}.get(column, rows.index == 4)
-    assert rows[at].query_id.isin(["q1", "q2", "q3", "q4", "q5"]).all()
     rows.loc[at, column] = value
     before, after = hashes(frame(), ["q2", "q3"]), hashes(rows, ["q2", "q3"])
     assert {name for name in before if before[name] != after[name]} == changed

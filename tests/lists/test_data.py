@@ -17,19 +17,13 @@ from rerank.lists.data import ListsData, hold_out
 from rerank.lists.folds import FoldsData
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
-
-
-def questions(texts: list[str], judged: list[str] | None = None) -> Lists:
-    """A query of each text: q0, q1, …; all of them judged unless told otherwise."""
-    ids = [f"q{i}" for i in range(len(texts))]
-    rows = {"query_id": ids, "query": texts, "doc_id": "d", "text": "a document", "bm25": 1.0}
-    qrels = {query: {"d": 1} for query in (ids if judged is None else judged)}
-    return Lists.from_dataframe(pd.DataFrame(rows), qrels=qrels)
+from tests.lists.test_neighbours import questions
 
 
 def test_hold_out_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
     """It has nothing to validate by, and training on it would be training on a validation query."""
-    lists = questions(["a", "b", "a", "b"], judged=["q0", "q1"])
+    frame = questions(["a", "b", "a", "b"]).to_dataframe().drop(columns="grade")
+    lists = Lists.from_dataframe(frame, qrels={"q0": {"d": 1}, "q1": {"d": 1}})
     train, validation = hold_out(lists, 0.5, 1)
     assert validation is not None and len(validation) == 1
     assert {query for query in ("q0", "q1", "q2", "q3") if query not in train.query_ids} in ({"q0", "q2"}, {"q1", "q3"})

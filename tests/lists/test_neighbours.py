@@ -21,6 +21,7 @@ from rerank.lists.data import ListsData, hold_out
 from rerank.lists.folds import FoldsData, drawn_folds
 from rerank.lists.neighbours import relevant_links, seen_queries
 from rerank.storage.files import say_once
+from rerank.training.configuration import check
 
 
 def components(count: int, pairs: Iterable[tuple[int, int]]) -> set[frozenset[int]]:
@@ -32,9 +33,9 @@ def components(count: int, pairs: Iterable[tuple[int, int]]) -> set[frozenset[in
     return set(map(frozenset, groups))
 
 
-def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = None, prefix: str = "q") -> Lists:
+def questions(texts: Sequence[str], relevant: Sequence[Iterable[int]] | None = None) -> Lists:
     """Lists with a query of each text and its relevant documents by number; by default each has one of its own."""
-    ids = [f"{prefix}{i}" for i in range(len(texts))]
+    ids = [f"q{i}" for i in range(len(texts))]
     rows = {"query_id": ids, "query": list(texts), "doc_id": "d", "text": "a document", "grade": 0, "bm25": 1.0}
     own = [[f"own-{i}"] for i in ids] if relevant is None else relevant
     qrels = {id: {str(d): 1 for d in some} | {"d": 0} for id, some in zip(ids, own, strict=True)}
@@ -92,12 +93,12 @@ def test_query_groups_ignore_documents_that_join_too_many(tmp_path: Path, caplog
     lists = questions([f"text {i // 2}" for i in range(40)], [[i, i + 1] for i in range(40)]).save(tmp_path / "lists")
     with caplog.at_level(logging.INFO, "rerank"):
         (train, validation), alone = hold_out(lists, 0.2, 1), hold_out(lists, 0.2, 1, "none")
-    assert [train.query_ids, validation.query_ids] == [side.query_ids for side in alone]  # type: ignore[union-attr]
-    assert not set(train.query_texts) & set(validation.query_texts)  # type: ignore[union-attr]
+    assert [train.query_ids, validation.query_ids] == [side.query_ids for side in alone]
+    assert not set(train.query_texts) & set(validation.query_texts)
     assert f"{lists.store}: relevant documents join more than 8 queries, too many for one side" in caplog.text
 
 
-def test_leakage_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_leakage_groups_keep_related_queries_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     lists = related(60, 5).save(tmp_path / "lists")
     groups = [group for group in linked(lists) if len(group) > 1]
     say_once.cache_clear()
@@ -110,8 +111,6 @@ def test_leakage_groups_option_and_log(tmp_path: Path, caplog: pytest.LogCapture
     assert seen_queries(alone.validation.qrels or {}, [alone.train.qrels or {}])
     assert not seen_queries(found.validation.qrels or {}, [found.train.qrels or {}])
     with pytest.raises(UserError, match="expected auto or none"):
-        from rerank.training.configuration import check
-
         check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.leakage_groups=some of it"])
     test = FoldsData(str(tmp_path / "lists"), 1, 3).splits(1).test
     assert test is not None and test.query_ids == [f"q{i}" for i in np.flatnonzero(drawn_folds(lists, 3, 0) == 0)]

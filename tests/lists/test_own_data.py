@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -38,84 +37,54 @@ def lists(given: Any = None, /, qrels: Any = None, columns: Any = None, **change
     return Lists.from_dataframe(frame(**changes) if given is None else given, qrels=qrels, columns=columns)
 
 
-def refused(message: str, action: Callable[..., Any], *given: Any, **options: Any) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        action(*given, **options)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
+def csv(folder: Path, content: str | bytes) -> Lists:
+    return lists(write(folder / "x.csv", content))
 
 
 CSV = "query_id,query,doc_id,text,grade,bm25\nq1,x,a,s,1,9.5\nq1,x,b,t,0,7\nq2,y,a,s,0,3\n"
-JSONL = "".join(json.dumps(row) + "\n" for row in frame().to_dict("records"))
 
-WRONG_COLUMNS: dict[str, tuple[dict[str, Any], str]] = {
-    "id is None": ({"doc_id": ["a", NONE, "b"]}, r"row 1: no doc_id"),
-    "id with a space": ({"doc_id": ["a", "New York", "b"]}, r"'New York' holds white space"),
+WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
+    # columns
+    "id is None": (lambda f: lists(doc_id=["a", NONE, "b"]), r"row 1: no doc_id"),
+    "id with a space": (lambda f: lists(doc_id=["a", "New York", "b"]), r"'New York' holds white space"),
     "document twice": (
-        {"query_id": [7, "7", 7], "doc_id": [1, "1", 2], "query": ..., "text": ...},
+        lambda f: lists(query_id=[7, "7", 7], doc_id=[1, "1", 2], query=..., text=...),
         r"row 1: document '1' a second time for query '7'",
     ),
-    "query with two texts": ({"query": ["x", "z", "y"]}, r"row 1: query_id 'q1' has another query"),
-    "queries without texts": ({"text": ...}, r"has query, but no text"),
-    "half a grade": ({"grade": [0.5, 1, 0]}, r"grade has fractions; grades are whole numbers"),
-    "grade beyond 16 bits": ({"grade": [0, 40_000, 0]}, r"row 1: grade 40000; expected"),
-    "whole numbers that float32 joins": ({"bm25": [2**24 + 1, 2**24, 0]}, r"bm25: .* that are one in float32"),
-    "name and a part of it": ({"f": [1.0, 2, 4], "f/1": [1.0, 2, 4]}, r"has columns f and f/1"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_COLUMNS)
-def test_from_dataframe_refuses_a_wrong_column(what: str) -> None:
-    changes, message = WRONG_COLUMNS[what]
-    refused(message, lists, **changes)
-
-
-WRONG_TABLES: dict[str, tuple[Any, str]] = {
+    "query with two texts": (lambda f: lists(query=["x", "z", "y"]), r"row 1: query_id 'q1' has another query"),
+    "queries without texts": (lambda f: lists(text=...), r"has query, but no text"),
+    "half a grade": (lambda f: lists(grade=[0.5, 1, 0]), r"grade has fractions; grades are whole numbers"),
+    "grade beyond 16 bits": (lambda f: lists(grade=[0, 40_000, 0]), r"row 1: grade 40000; expected"),
+    "numbers that float32 joins": (lambda f: lists(bm25=[2**24 + 1, 2**24, 0]), r"bm25: .* that are one in float32"),
+    "name and a part of it": (lambda f: lists(**{"f": [1.0, 2, 4], "f/1": [1.0, 2, 4]}), r"has columns f and f/1"),
+    "one for two fields": (lambda f: lists(columns={"text": "query", "query": "query"}), r"one column for two fields"),
+    # tables
     "text twice with two grades": (
-        {"question": ["x", "x"], "passage": ["s", "s"], "label": [1, 0]},
+        lambda f: lists({"question": ["x", "x"], "passage": ["s", "s"], "label": [1, 0]}),
         r"row 1: has the passage of an earlier row of its query, but another grade",
     ),
-    "column twice": (pd.concat([frame(), frame()[["text"]]], axis=1), r"has two columns 'text'; rename one"),
+    "column twice": (
+        lambda f: lists(pd.concat([frame(), frame()[["text"]]], axis=1)),
+        r"has two columns 'text'; rename one",
+    ),
     "lists of two lengths": (
-        {"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [1, 0]]},
+        lambda f: lists({"query": ["x", "y"], "docs": [["s", "t"], ["s"]], "labels": [[1, 0], [1, 0]]}),
         r"row 1: docs and labels are not lists of one length",
     ),
-    "no rows": (frame()[:0], r"data frame: has no rows"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_TABLES)
-def test_from_dataframe_refuses_a_wrong_table(what: str) -> None:
-    table, message = WRONG_TABLES[what]
-    refused(message, lists, table)
-
-
-WRONG_FILES: dict[str, tuple[str, str | bytes, str]] = {
-    "word among numbers": ("x.csv", CSV.replace("0,7", "0,7..5"), r"x\.csv: row 2: bm25 '7..5' is not a number"),
-    "Latin-1": ("x.csv", CSV.replace("a,s", "a,café").encode("latin-1"), r"x\.csv:2: byte 0xe9 is not UTF-8"),
-    "cell too many": ("x.csv", CSV.replace("b,t", "b,t,u"), r"x\.csv:3: 7 cells, but 6 columns"),
+    "no rows": (lambda f: lists(frame()[:0]), r"data frame: has no rows"),
+    # files
+    "word among numbers": (lambda f: csv(f, CSV.replace("0,7", "0,7..5")), r"x\.csv: row 2: bm25 '7..5' is not a num"),
+    "Latin-1": (lambda f: csv(f, CSV.replace("a,s", "a,café").encode("latin-1")), r"x\.csv:2: byte 0xe9 is not UTF-8"),
+    "cell too many": (lambda f: csv(f, CSV.replace("b,t", "b,t,u")), r"x\.csv:3: 7 cells, but 6 columns"),
     "open quote": (
-        "x.csv",
-        CSV.replace("x,b", 'x,"b'),
-        r"x\.csv: not a readable csv file \(unexpected end of data",
+        lambda f: csv(f, CSV.replace("x,b", 'x,"b')),
+        r"x\.csv: not a readable csv file \(unexpected end",
     ),
-}
-
-
-@pytest.mark.parametrize("what", WRONG_FILES)
-def test_from_dataframe_refuses_a_wrong_file(tmp_path: Path, what: str) -> None:
-    name, content, message = WRONG_FILES[what]
-    refused(message, lists, write(tmp_path / name, content))
-
-
-WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
     # judgments beside the frame
     "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"only 0 of the 1 judged queries"),
     "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 judged documents"),
     "other grades": (lambda f: lists(qrels={"q1": {"a": 0}, "q2": {"a": 0}}), r"row 0: grade 1, but 0 by the qrels"),
     "judgments without ids": (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"no column doc_id, so"),
-    # names of columns
-    "one for two fields": (lambda f: lists(columns={"text": "query", "query": "query"}), r"one column for two fields"),
-    # files
     # runs
     "run: id None": (lambda f: rerank.as_run({NONE: {"a": 1.0}}), r"run: pair 1: no id"),
     "run: score NA": (lambda f: rerank.as_run(frame(score=pd.array([1, None, 2], "Float64"))), r"'b': score <NA>"),
@@ -133,10 +102,12 @@ WRONG_CALLS: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG_CALLS)
-def test_wrong_call_raises_an_error_of_one_line(tmp_path: Path, what: str) -> None:
-    call, message = WRONG_CALLS[what]
-    refused(message, call, tmp_path)
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_data_raises_an_error_of_one_line(tmp_path: Path, what: str) -> None:
+    call, message = WRONG[what]
+    with pytest.raises(UserError, match=message) as caught:
+        call(tmp_path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 600
 
 
 def grades(given: Lists) -> list[Any]:
@@ -159,7 +130,7 @@ def names(given: Any = None, **changes: Any) -> list[str]:
 def test_from_dataframe_reads_csv_cells_as_texts(tmp_path: Path) -> None:
     """Zeros in front of ids stay, and words that others take for missing values are texts."""
     zeros = "qid,query,docno,text,label,bm25\n007,x,0012,null,1,9\n007,x,0013,NA,0,8\n008,007,0012,null,,\n"
-    read = lists(write(tmp_path / "x.csv", zeros))
+    read = csv(tmp_path, zeros)
     assert ids(read) == [("007", "0012"), ("007", "0013"), ("008", "0012")]
     assert column("text", read) == ["null", "NA", "null"]
     assert grades(read) == [1, 0, None]
@@ -168,7 +139,7 @@ def test_from_dataframe_reads_csv_cells_as_texts(tmp_path: Path) -> None:
 
 PAIRS = [("q1", "a"), ("q1", "b"), ("q2", "a")]
 RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
-    "byte-order mark": (lambda f: ids(lists(write(f / "x.csv", "\ufeff" + CSV))), PAIRS),
+    "byte-order mark": (lambda f: ids(csv(f, "\ufeff" + CSV)), PAIRS),
     "ids in the index": (lambda f: ids(lists(frame().set_index(["query_id", "doc_id"]))), PAIRS),
     # ids and texts
     "ids in JSON, texts and numbers": (

@@ -62,7 +62,7 @@ def test_pairs_draws_as_many_of_both_kinds(labels: np.ndarray, n: int, seed: int
 
 
 @pytest.mark.parametrize("sampler", [Full(), Full(3), PositivesNegatives(2, 3, depth=4), Pairs(2)])
-def test_samplers_stay_within_reach(sampler: Sampler) -> None:
+def test_samplers_draw_only_what_they_can_reach(sampler: Sampler) -> None:
     labels = np.array([0, 2, 0, 0, 1, 0, 0, 1])
     reach = set(sampler.reach(labels).tolist())
     for seed in range(20):
@@ -106,4 +106,4 @@ def test_positives_negatives_leaves_out_likely_false_negatives(given: dict[str, 
 def test_positives_negatives_refuses_a_column_without_a_limit() -> None:
     for words in ({"column": "dense"}, {"margin": 0.1}, {"column": "dense", "margin": 0.1, "ratio": 0.5}):
         with pytest.raises(UserError, match="belong together"):
-            PositivesNegatives(**words)  # type: ignore[arg-type]
+            PositivesNegatives(**words)

@@ -5,17 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rerank.collections import open_collection
 from rerank.collections.in_memory import Texts
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
-from rerank.storage.arrow import Ragged, read_arrow, write_arrow
 from rerank.storage.files import read_json, write_json
 from tests.builders import make_lists, make_lists_with_added, random_run, write_collection
 
@@ -113,18 +109,6 @@ def test_build_lists_counts_empty_documents_and_lists(tmp_path: Path, caplog: py
     assert lists.grades.tolist() == [1, 0]
     for what in ("1 empty documents", "1 queries without candidates", "1 negative grades"):
         assert what in caplog.text
-
-
-@given(st.lists(st.lists(st.lists(st.integers(0, 100), max_size=5), min_size=1, max_size=4), min_size=1, max_size=4))
-def test_ragged_columns_read_back(tmp_path_factory: pytest.TempPathFactory, batches: list[list[list[int]]]) -> None:
-    path = tmp_path_factory.mktemp("ragged") / "x.arrow"
-    schema = pa.schema([("ids", pa.list_(pa.int32()))])
-    assert write_arrow(path, schema, [{"ids": batch} for batch in batches]) == sum(map(len, batches))
-    ragged = Ragged(read_arrow(path).column("ids"))
-    rows = [row for batch in batches for row in batch]
-    assert len(ragged) == len(rows)
-    assert [ragged[i].tolist() for i in range(len(rows))] == rows
-    assert ragged.lengths().tolist() == [len(row) for row in rows]
 
 
 def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
