@@ -134,10 +134,8 @@ def with_positions(folder: Path, count: int) -> Path:
     return folder
 
 
-def write_features(
-    path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0, learnable: bool = True
-) -> Path:
-    """Write a LETOR file of random lists; grades (0 to 2) follow the first two features if they are learnable."""
+def write_features(path: Path, lengths: list[int] | None = None, features: int = 6, seed: int = 0) -> Path:
+    """Write a LETOR file of random lists; grades (0 to 2) follow the first two features."""
     rng = random.Random(seed)
     lengths = lengths or [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,7 +143,7 @@ def write_features(
         for query, length in enumerate(lengths):
             for document in range(length):
                 values = [rng.gauss(0, 1) for _ in range(features)]
-                grade = min(2, max(0, round(values[0] - values[1]))) if learnable else rng.randint(0, 2)
+                grade = min(2, max(0, round(values[0] - values[1])))
                 cells = " ".join(f"{i}:{value:.6f}" for i, value in enumerate(values, start=1))
                 file.write(f"{grade} qid:{seed}{query} {cells} #docid = D{query}-{document}\n")
     return path
@@ -164,6 +162,12 @@ INSTRUCTED = f"{{system}}\n{PROMPT}"
 
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Pattern with which Qwen's tokenizer splits a text into words."""
+
+
+def jinja(role: str) -> str:
+    """Return the place of a role's message in a chat template."""
+    messages = f"messages | selectattr('role', 'equalto', '{role}')"
+    return f"{{{{ {messages} | map(attribute='content') | first | default('') }}}}"
 
 
 def make_decoder(
@@ -203,8 +207,7 @@ def make_decoder(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", model_max_length=1024
     )
     if prompt is not None:
-        role = "{{ messages | selectattr('role', 'equalto', 'ROLE') | map(attribute='content') | first | default('') }}"
-        tokenizer.chat_template = re.sub(r"\{(\w+)\}", lambda place: role.replace("ROLE", place[1]), prompt)
+        tokenizer.chat_template = re.sub(r"\{(\w+)\}", lambda place: jinja(place[1]), prompt)
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     sizes |= {"head_dim": 8, "intermediate_size": 48, "initializer_range": 0.2, "max_position_embeddings": 1024}
     sizes |= {"vocab_size": len(tokenizer), "pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
@@ -220,30 +223,3 @@ def make_decoder(
         AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def make_rankers(place: Path) -> dict[str, Path]:
-    """Save a cross-encoder, one that starts from BM25, an MLP and trees over two features; return their folders."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    import rerank
-    from rerank.features.letor import letor_lists
-
-    tiny = make_model(place / "tiny")
-    AutoModelForSequenceClassification.from_pretrained(tiny, num_labels=1).save_pretrained(place / "text")
-    AutoTokenizer.from_pretrained(tiny).save_pretrained(place / "text")
-    lists = letor_lists(write_features(place / "train.txt", features=2))
-    models = {
-        "start": rerank.CrossEncoder(str(place / "text"), query_length=8, document_length=16, residual_columns="bm25"),
-        "mlp": rerank.MLP(hidden=[4]),
-        "trees": rerank.LightGBM(trees=2, num_leaves=2),
-    }
-    models["mlp"].prepare(lists, 1)
-    models["trees"].prepare(lists)
-    models["trees"].begin(lists, None, 1, "log2", False)
-    models["trees"].grow(None)
-    models["trees"].keep(1)
-    for name, model in models.items():
-        (place / name).mkdir()
-        model.save(place / name)
-    return {name: place / name for name in ("text", *models)}

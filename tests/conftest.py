@@ -65,23 +65,6 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> Lists:
     return make_lists(tmp_path_factory.mktemp("lists"))
 
 
-@pytest.fixture(scope="session")
-def finished_run(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
-    """The folder of a finished training run of a cross-encoder, to be read only, beside its ``lists`` and ``test``."""
-    from rerank.lists import Lists
-    from tests.builders import make_lists, train
-
-    folder = tmp_path_factory.mktemp("finished")
-    make_lists(folder)
-    other = make_lists(folder / "made", seed=4).to_dataframe()
-    Lists.from_dataframe(other.assign(query_id="t" + other["query_id"])).save(folder / "test")
-    words = ["--data=ListsData", f"--data.train={folder / 'lists'}", f"--data.test={folder / 'test'}", "--epochs=2"]
-    words += ["--model=CrossEncoder", f"--model.name={tiny_model}", "--model.query_length=8"]
-    words += ["--model.document_length=24", "--loss=SmoothINDCG", "--batch_size=4", f"--output={folder / 'run'}"]
-    train(words)
-    return folder / "run"
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of this test's own."""

@@ -54,7 +54,7 @@ def test_encoder_head_and_loss_are_exact_forwards_and_backwards(
     hook = modules.register_module_forward_hook(lambda module, _, output: look(type(module).__name__, output))
     try:
         words = "--batch_size=4", f"--precision={precision}"
-        train_text(lists.store.folder, tiny_model, tmp_path / "run", *words)  # type: ignore[arg-type]
+        train_text(lists.store.folder, tiny_model, tmp_path / "run", *words)
     finally:
         hook.remove()
     named = {"Linear", "BertPooler", "BertIntermediate", "loss"}

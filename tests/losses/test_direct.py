@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from rerank.errors import UserError
 from rerank.losses import DirectMetric
-from rerank.relaxations import NeuralSort, Relaxation, SmoothI, TwinSigmoid, load_all
+from rerank.relaxations import NeuralSort, Relaxation, TwinSigmoid, load_all
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
 ADAPTIVE = {"Approx": "alpha", "TwinSigmoid": "alpha", "SoftSort": "tau", "FastSoftSort": "strength"}
@@ -32,18 +31,16 @@ def test_twin_sigmoid_gradient_is_the_papers() -> None:
         torch.testing.assert_close(gradient, expected)
 
 
-def test_constructor_refuses_unsupported_measures() -> None:
-    with pytest.raises(UserError, match="did you mean"):
-        DirectMetric("nDGC@10", SmoothI())
+def test_transposed_neural_sort_refuses_other_measures_than_ndcg() -> None:
     for name in ("AP", "P@5", "RR", "nERR@5"):
         with pytest.raises(ValueError, match=rf"transposed=True.*nDCG, not for {name}"):
             DirectMetric(name, NeuralSort(transposed=True))
 
 
-def fresh(spread: float = 0.003, count: int = 60, size: int = 150) -> tuple[Tensor, Tensor]:
+def fresh() -> tuple[Tensor, Tensor]:
     """Lists with four relevant documents in random places."""
-    scores = spread * torch.randn(count, size, generator=torch.Generator().manual_seed(2))
-    labels = torch.zeros(count, size)
+    scores = 0.003 * torch.randn(60, 150, generator=torch.Generator().manual_seed(2))
+    labels = torch.zeros(60, 150)
     labels[:, :4] = 1
     return scores.requires_grad_(), labels
 

@@ -47,7 +47,7 @@ class Watched(CrossEncoder):
         if len(self.seen) == self.fails_at:
             raise RuntimeError("an error of its own")
         if len(self.seen) > self.fails_at:
-            time.sleep(0.2)  # so that the others hear of it
+            time.sleep(0.2)  # so that the other threads notice
         return super().score(batch)
 
     seen: list[int]
@@ -85,7 +85,7 @@ def test_error_stops_all_threads(model_folder: Path, lists: Lists, threads: int)
     model.train()
     with pytest.raises(RuntimeError, match="an error of its own"):
         score_lists(model, inputs, lists, budget=24)
-    assert len(model.seen) < 4 + 3 * threads, "nobody went on for long"
+    assert len(model.seen) < 4 + 3 * threads, "the other threads stopped soon"
     assert model.training
     assert threads_of_a_new_thread() == threads
 
@@ -110,7 +110,7 @@ def test_scoring_needs_less_memory_with_one_thread_and_smaller_chunks(
             with lock:
                 used[0] -= tokens
 
-    model.score = score  # type: ignore[method-assign]
+    model.score = score
     with caplog.at_level(logging.WARNING, "rerank"):
         found = score_lists(model, model.inputs(lists), lists, precision="fp32", budget=400)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -194,9 +194,7 @@ def test_training_queries_with_the_text_of_a_test_query_are_left_out(splits: dic
     assert twin not in Lists.open(tmp_path / "auto" / "lists" / "validation").query_ids
 
 
-def test_errors_are_raised_before_any_work(
-    splits: dict[str, str], full: Selection, embedder: str, tmp_path: Path
-) -> None:
+def test_errors_are_raised_before_any_work(splits: dict[str, str], full: Selection, tmp_path: Path) -> None:
     trained = str(full.folder / "trainings" / "tiny" / "best")
     few = Lists.open(splits["train"]).select(range(5))
     unjudged = Lists.from_dataframe(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -30,38 +28,30 @@ def parts(lists: rerank.Lists) -> dict[str, rerank.Lists]:
     return {"train": lists.select(range(6)), "validation": lists.select([6, 7, 8]), "test": lists.select([9, 10, 11])}
 
 
-def train(model: rerank.Model, parts: dict[str, rerank.Lists], output: Path, **settings: object) -> rerank.Training:
-    loss = settings.pop("loss", None) or rerank.SmoothINDCG(alpha=2.0)
+def train(model: rerank.Model, parts: dict[str, rerank.Lists], output: Path) -> rerank.Training:
     others = {"validation": parts["validation"], "test": parts["test"], "batch_size": 3, "monitor": "nDCG@5"}
-    return rerank.train(model, parts["train"], loss, output=output, **others | settings)  # type: ignore[arg-type]
+    return rerank.train(model, parts["train"], rerank.SmoothINDCG(alpha=2.0), output=output, **others)
 
 
 def linear() -> rerank.Model:
     return rerank.MLP(hidden=[], columns=["bm25"])
 
 
-@contextmanager
-def unconfigured(*handlers: logging.Handler) -> Iterator[logging.Logger]:
-    """Logging as a script finds it, or as a program with handlers of its own: pytest's are not reached."""
-    log = logging.getLogger("rerank")
-    before = log.handlers, log.propagate, log.level
-    log.handlers, log.propagate = list(handlers), False
-    log.setLevel(logging.NOTSET)
-    try:
-        yield log
-    finally:
-        log.handlers, log.propagate = before[:2]
-        log.setLevel(before[2])
-
-
 def test_train_logs_to_unconfigured_scripts(
-    parts: dict[str, rerank.Lists], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parts: dict[str, rerank.Lists],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with unconfigured() as log:
-        run = train(linear(), parts, tmp_path / "run")
-        assert not log.handlers and log.level == logging.NOTSET, "it is as it was"
-        lines = capsys.readouterr().err.splitlines()
-        train(linear(), parts, tmp_path / "run")
+    log = logging.getLogger("rerank")
+    caplog.set_level(logging.NOTSET, "rerank")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", False)  # pytest's handlers are not reached
+    run = train(linear(), parts, tmp_path / "run")
+    assert not log.handlers and log.level == logging.NOTSET, "it is as it was"
+    lines = capsys.readouterr().err.splitlines()
+    train(linear(), parts, tmp_path / "run")
     assert "is complete" in capsys.readouterr().err
     assert any(line.startswith("epoch 1: loss") for line in lines)
     assert lines[-1] in str(run).splitlines() and lines[-1].startswith("  model (epoch")

@@ -26,8 +26,10 @@ def test_as_run_is_the_same_for_every_form(scores: dict[str, dict[str, float]]) 
     """Ties are ordered by descending id, as in trec_eval, in every form."""
     from ir_measures import ScoredDoc
 
-    best = lambda ranked: sorted(ranked.items(), key=lambda item: (item[1], item[0]), reverse=True)  # noqa: E731
-    expected = {query: [Scored(*item) for item in best(ranked)] for query, ranked in scores.items()}
+    def best(ranked: dict[str, float]) -> list[Scored]:
+        return [Scored(*item) for item in sorted(ranked.items(), key=lambda item: (item[1], item[0]), reverse=True)]
+
+    expected = {query: best(ranked) for query, ranked in scores.items()}
     rows = [(query, document, score) for query, ranked in scores.items() for document, score in ranked.items()]
     frame = pd.DataFrame(rows, columns=["qid", "docno", "score"])
     renamed = frame.rename(columns={"qid": "query_id", "docno": "doc_id"})

@@ -68,16 +68,11 @@ def test_python_and_the_command_line_rank_as_the_fused_run(place: Path, lists: L
 
 
 @pytest.mark.parametrize("name", ["ranker", "fusion"])
-def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -> None:
-    """Both ``rank`` and PyTerrier rank as the list."""
+def test_pyterrier_ranks_as_the_list(name: str, place: Path, lists: Lists) -> None:
     ranker: Any = rerank.load(place / name)
     first = lists.select([0])
     frame = first.to_dataframe()
-    query, documents = str(frame["query"].iloc[0]), frame["text"].tolist()
-    columns = {name: [None if np.isnan(value) else value for value in frame[name].tolist()] for name in WEIGHTS}
-    scores = None if ranker.model is None else ranker.model.scores_of(query, documents)
-    expected = np.argsort(-ranker.interpolate(first, scores), kind="stable").tolist()
-    assert [one["corpus_id"] for one in ranker.rank(query, documents, columns=columns)] == expected
+    expected = np.argsort(-ranker.predict(first), kind="stable").tolist()
     pytest.importorskip("pyterrier")
     from rerank.pyterrier import RerankTransformer
 
@@ -88,7 +83,7 @@ def test_rank_of_a_query_equals_its_list(name: str, place: Path, lists: Lists) -
     assert "Interpolated" in repr(RerankTransformer(ranker))
 
 
-def test_mix_fails_with_invalid_options_or_lists(place: Path, lists: Lists, tmp_path: Path) -> None:
+def test_rankers_refuse_invalid_options_and_lists(place: Path, lists: Lists, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="token_budget: Interpolated scores all documents at once"):
         rerank.rerank_lists(str(place / "fusion"), lists, token_budget=64)
     bare = make_lists(tmp_path)

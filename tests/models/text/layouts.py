@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tests.builders import make_decoder, make_model
+from tests.builders import jinja, make_decoder, make_model
 
 
 def make_modern(folder: Path) -> Path:
@@ -48,10 +48,6 @@ def classic(encoder: Path, labels: int, activation: nn.Module | None) -> Any:
     model = CrossEncoder(str(encoder), num_labels=labels, activation_fn=activation, device="cpu")
     nn.init.normal_(model[0].model.classifier.weight, std=0.1)
     return model
-
-
-def jinja(role: str) -> str:
-    return "{{ messages | selectattr('role', 'equalto', '" + role + "') | map(attribute='content') | first }}"
 
 
 TELL = "{% for message in messages if message.role == 'system' %}Instruct: {{ message.content }}\n{% endfor %}"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from transformers import (
-    AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BartConfig,
@@ -23,6 +22,7 @@ from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import make_lists, make_model
 from tests.models.independent import check_independent
+from tests.models.text.test_refused import make_encoder
 from tests.models.text.texts import PAIRS, train_text
 
 
@@ -118,14 +118,9 @@ def test_lone_surrogate_is_read_as_an_unknown_sign(tiny_model: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta"])
 def test_token_types_are_given_to_networks_that_tell_sides_apart(tmp_path: Path, kind: str) -> None:
     """The tokenizer makes types for all; DistilBERT takes none, RoBERTa knows only type 0."""
-    tokenizer = AutoTokenizer.from_pretrained(make_model(tmp_path))
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    sizes |= {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "max_position_embeddings": 128}
-    sizes |= {"type_vocab_size": 1 if kind == "roberta" else 2, "initializer_range": 0.5, "num_labels": 1}
-    torch.manual_seed(0)
-    network = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(kind, **sizes)).eval()
-    network.save_pretrained(tmp_path)
-    inputs = dict(tokenizer(PAIRS, padding=True, return_tensors="pt"))
+    make_encoder(kind, tmp_path, type_vocab_size=1 if kind == "roberta" else 2)
+    network = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    inputs = dict(AutoTokenizer.from_pretrained(tmp_path)(PAIRS, padding=True, return_tensors="pt"))
     assert inputs["token_type_ids"].any()
     if kind != "bert":
         del inputs["token_type_ids"]

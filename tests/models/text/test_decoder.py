@@ -34,7 +34,6 @@ QWEN = (
     'Note that the answer can only be "yes" or "no".<|im_end|>\n<|im_start|>user\n<Instruct>: {system}\n'
     "<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
 )
-WEIGHT = torch.tensor([1.0, -0.5, 0.7, 2.0])
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -82,18 +81,16 @@ def of_classifier(network: Any, model: Decoder) -> Tensor:
     return network(**rows(model.prompt, model.tokenizer)).logits[:, 0]
 
 
-def same_gradients(one: Any, other: Any, ours: Tensor, theirs: Tensor) -> None:
-    check_close(ours, theirs, "scores")
-    assert float(theirs.detach().std()) > 0.01
-    (ours @ WEIGHT).backward()
-    (theirs @ WEIGHT).backward()
-    check_gradients(gradients_of(one), gradients_of(other))
-
-
 def test_yes_no_equals_transformers(folder: Path) -> None:
     model = Decoder(str(folder))
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
-    same_gradients(model.network, network, ours(model), theirs(network, model, "yes", "no"))
+    found, expected = ours(model), theirs(network, model, "yes", "no")
+    check_close(found, expected, "scores")
+    assert float(expected.detach().std()) > 0.01
+    weight = torch.tensor([1.0, -0.5, 0.7, 2.0])
+    (found @ weight).backward()
+    (expected @ weight).backward()
+    check_gradients(gradients_of(model.network), gradients_of(network))
     capped = model.network.config.model_type == "gemma2"  # Gemma 2 caps its attention weights
     assert reads_flat(model.network) != capped, "which only its own attention does"
 

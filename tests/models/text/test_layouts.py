@@ -62,7 +62,7 @@ def test_layout_has_their_saved_activation_on_our_scores(tmp_path: Path) -> None
     for activation, function in ((None, lambda x: 1 / (1 + np.exp(-x))), (nn.Tanh(), np.tanh), (nn.Identity(), float)):
         folder = tmp_path / str(activation)
         classic(make_model(tmp_path / "base"), 1, activation).save_pretrained(str(folder), create_model_card=False)
-        ours = load_model(folder).predict(PAIRS, precision="fp32")  # type: ignore[attr-defined]
+        ours = load_model(folder).predict(PAIRS, precision="fp32")
         np.testing.assert_allclose(np.vectorize(function)(ours), their_scores(folder), atol=1e-6)
 
 
@@ -107,14 +107,14 @@ def test_default_prompt_of_an_encoder_stands_before_the_query(tmp_path: Path) ->
     np.testing.assert_allclose(their_scores(tmp_path / "saved"), ours.predict(PAIRS, precision="fp32"), atol=1e-6)
 
 
-def test_adapter_of_a_decoder_is_read_by_sentence_transformers(tmp_path: Path, lists: Lists) -> None:
+def test_adapter_of_a_decoder_is_read_by_sentence_transformers(tmp_path: Path) -> None:
     folder = save_layout("decoder", tmp_path / "theirs")
     model = rerank.Decoder(str(folder), lora=rerank.LoRA(rank=2))
     draw_trained(model, 1)
     model.save(tmp_path / "adapter")
     again: Any = load_model(tmp_path / "adapter")
     ours = again.predict(PAIRS, precision="fp32")
-    assert np.abs(ours - load_model(folder).predict(PAIRS, precision="fp32")).max() > 1e-3  # type: ignore[attr-defined]
+    assert np.abs(ours - load_model(folder).predict(PAIRS, precision="fp32")).max() > 1e-3
     np.testing.assert_allclose(their_scores(tmp_path / "adapter"), ours, atol=2e-6)
 
 
@@ -138,7 +138,7 @@ def test_decoder_places_instruction_as_sentence_transformers_does(tmp_path: Path
     np.testing.assert_allclose(model.predict(lists), np.concatenate(both), atol=0.02)
     default = rerank.Decoder(str(folder), instruction="find papers")
     default.save(tmp_path / "default")
-    ours = load_model(tmp_path / "default").predict(PAIRS, precision="fp32")  # type: ignore[attr-defined]
+    ours = load_model(tmp_path / "default").predict(PAIRS, precision="fp32")
     np.testing.assert_allclose(ours, model.predict(PAIRS, precision="fp32", instruction="find papers"), atol=2e-6)
     np.testing.assert_allclose(their_scores(tmp_path / "default"), ours, atol=2e-6)
 

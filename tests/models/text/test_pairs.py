@@ -67,7 +67,7 @@ def test_pairs_are_joined_as_the_tokenizer_does(pairs: list[tuple[str, str]]) ->
         np.testing.assert_array_equal(array, theirs[name])
 
 
-def test_roberta_style_separators() -> None:
+def test_pairs_of_roberta_have_two_separators_between_them() -> None:
     backend = Tokenizer(WordLevel({"<s>": 0, "<pad>": 1, "</s>": 2, "a": 3, "b": 4}))
     backend.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
     names = ["input_ids", "attention_mask"]

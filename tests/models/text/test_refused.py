@@ -26,10 +26,8 @@ from rerank.errors import UserError
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import PairTemplate
 from rerank.models.weights import PACKAGED, find_model
-from tests.builders import WORDS, make_lists, make_model
-
-UNEVEN = [("wing", "heat"), ("wing heat", " ".join(WORDS[:20])), ("flow", "jet"), ("flow jet", " ".join(WORDS[4:24]))]
-"""Pairs that are padded in a batch."""
+from tests.builders import make_lists, make_model
+from tests.models.text.texts import PAIRS
 
 TINY = {"vocab_size": 30522, "pad_token_id": 1}
 
@@ -118,7 +116,8 @@ def test_load_does_not_run_code_beside_the_weights(folder: Path, tmp_path: Path)
     assert not ran.exists()
 
 
-def make_encoder(kind: str, folder: Path) -> Path:
+def make_encoder(kind: str, folder: Path, **settings: Any) -> Path:
+    """Save a classifier of an architecture, with random weights and BERT's vocabulary."""
     tokenizer = AutoTokenizer.from_pretrained(make_model(folder))
     sizes: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes |= {"intermediate_size": 32, "vocab_size": len(tokenizer), "max_position_embeddings": 128}
@@ -127,7 +126,7 @@ def make_encoder(kind: str, folder: Path) -> Path:
         sizes = {"d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 32, "vocab_size": len(tokenizer), "num_labels": 1}
         sizes |= {"initializer_range": 0.3, "pad_token_id": 0}
     torch.manual_seed(0)
-    network = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(kind, **sizes))
+    network = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(kind, **sizes | settings))
     network.save_pretrained(folder)
     return folder
 
@@ -141,9 +140,9 @@ def test_encoders_that_read_padding_are_refused(kind: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("kind", ["deberta-v2", "electra"])
 def test_scores_do_not_depend_on_batch_mates_when_padding_is_masked(kind: str, tmp_path: Path) -> None:
     model = CrossEncoder(str(make_encoder(kind, tmp_path / "m")), query_length=8, document_length=32)
-    alone = np.concatenate([model.predict([pair], precision="fp32") for pair in UNEVEN])
+    alone = np.concatenate([model.predict([pair], precision="fp32") for pair in PAIRS])
     assert np.std(alone) > 1e-4
-    np.testing.assert_allclose(model.predict(UNEVEN, precision="fp32"), alone, atol=1e-5)
+    np.testing.assert_allclose(model.predict(PAIRS, precision="fp32"), alone, atol=1e-5)
 
 
 def test_find_model_prefers_an_installed_package(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def trained(model: CrossEncoder) -> CrossEncoder:
 
 
 def residual(folder: Path, **options: object) -> CrossEncoder:
-    return CrossEncoder(str(folder), **{**LENGTHS, "residual_columns": "bm25", **options})  # type: ignore[arg-type]
+    return CrossEncoder(str(folder), **{**LENGTHS, "residual_columns": "bm25", **options})
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_score_is_the_weighted_z_plus_the_text(tiny_model: Path, lists: Lists, t
 def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
     tiny_model: Path, tmp_path: Path, lists: Lists
 ) -> None:
-    trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")  # type: ignore[arg-type]
+    trained(CrossEncoder(str(tiny_model), **LENGTHS)).save(tmp_path / "text")
     text, here = CrossEncoder(str(tmp_path / "text")), with_column(lists, "other", tied)
     model = CrossEncoder(str(tmp_path / "text"), residual_columns=["bm25", "other"])
     model.prepare(here, seed=1)
@@ -103,7 +103,7 @@ def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
         ({"residual_weight": 0.5}, [0.25, 0.25]),
         ({"residual_columns": "other"}, [0.25]),
     ]:
-        further = CrossEncoder(str(tmp_path / "both"), **options)  # type: ignore[arg-type]
+        further = CrossEncoder(str(tmp_path / "both"), **options)
         further.prepare(here, seed=9)
         assert further.residual.weights.tolist() == weights
 

@@ -25,10 +25,10 @@ def train_text(lists: Path, model: Path, output: Path, *more: str) -> Path:
     return output
 
 
-def draw_trained(model: nn.Module, seed: int, part: str = "") -> None:
-    """Draw what of a model is trained and has this part in its name."""
+def draw_trained(model: nn.Module, seed: int) -> None:
+    """Draw the parameters of a model that are trained."""
     torch.manual_seed(seed)
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.requires_grad and part in name:
+        for parameter in model.parameters():
+            if parameter.requires_grad:
                 parameter.normal_(std=0.1)

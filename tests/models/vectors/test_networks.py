@@ -40,7 +40,7 @@ NETWORKS = [
 
 def prepared(make: object, lists: Lists) -> FeatureNetwork:
     torch.manual_seed(0)
-    model = make()  # type: ignore[operator]
+    model = make()
     model.prepare(lists, 42)
     return model.eval()
 
@@ -54,7 +54,7 @@ def test_save_preserves_scores(make: object, lists: Lists, tmp_path: Path) -> No
     assert loaded.contract() == model.contract() and repr(loaded.normalisers) == repr(model.normalisers)
     scores = score_lists(model, model.inputs(lists), lists)
     assert np.unique(scores).size > len(scores) / 2
-    np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(score_lists(loaded, loaded.inputs(lists), lists), scores)
 
 
 def test_loaded_model_can_be_trained_again(lists: Lists, tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_loaded_model_can_be_trained_again(lists: Lists, tmp_path: Path) -> None
 
 def test_list_norm_equals_batch_norm_of_one_list(lists: Lists) -> None:
     model = prepared(lambda: ListMLP("R4.L"), lists)
-    norms = [layer for layer in model.layers if isinstance(layer, ListNorm)]  # type: ignore[union-attr]
+    norms = [layer for layer in model.layers if isinstance(layer, ListNorm)]
     assert len(norms) == 5 and norms[-1].weight.shape == (1,)
     for number in (0, 2):
         alone = lists.select([number])
         values = torch.from_numpy(alone.matrix(["features"]).copy())
-        for layer in model.layers:  # type: ignore[union-attr]
+        for layer in model.layers:
             if isinstance(layer, ListNorm):
                 values = torch.nn.functional.batch_norm(values, None, None, layer.weight, layer.bias, training=True)
             else:
