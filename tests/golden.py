@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -153,20 +152,19 @@ def _per_query(qrels: Any, run: Any) -> dict[str, list[float]]:
 GROUPS = {"feature_rankers": feature_rankers, "cross_encoder": cross_encoder, "first_stages": first_stages}
 
 
-def record(groups: list[str]) -> None:
-    """Write golden digits of all groups, or of some, and the processor that they are from."""
+def record() -> None:
+    """Write golden digits of all groups, and the processor that they are from."""
     import torch
 
     torch.set_num_threads(1)
-    values: dict[str, Any] = json.loads(FILE.read_text()) if groups else {}
-    values |= {"processor": processor(), "torch": torch.__version__}
+    values: dict[str, Any] = {"processor": processor(), "torch": torch.__version__}
     with tempfile.TemporaryDirectory() as work:
         os.environ["RERANK_HOME"] = f"{work}/home"
-        for name in groups or GROUPS:
+        for name, compute in GROUPS.items():
             (Path(work) / name).mkdir()
-            values[name] = GROUPS[name](Path(os.environ["RERANK_DATA"]), Path(work) / name)
+            values[name] = compute(Path(os.environ["RERANK_DATA"]), Path(work) / name)
     FILE.write_text(json.dumps(values, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    record(sys.argv[1:])
+    record()

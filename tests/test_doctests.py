@@ -37,7 +37,7 @@ SHOWN_ELSEWHERE = {
 
 
 @pytest.mark.parametrize("name", [*MATHEMATICS, *OTHERS])
-def test_examples(name: str) -> None:
+def test_examples_of_docstrings_run(name: str) -> None:
     module = import_module(name)
     found = doctest.testmod(module, extraglobs={"torch": torch})
     assert found.failed == 0

@@ -30,9 +30,7 @@ BARE = (*MISSING, "pandas", "pyarrow", "scipy", "pytest")
 """Packages that torch, Transformers and Accelerate do not install."""
 
 
-def reported(
-    folder: Path, *words: str, missing: tuple[str, ...] = MISSING, **plants: str
-) -> tuple[int, str, dict[str, str]]:
+def reported(folder: Path, *words: str, missing: tuple[str, ...], **plants: str) -> tuple[int, str, dict[str, str]]:
     """Run the script without some modules; return its exit status, the report, and how each section ended.
 
     Plants are lines of Python that sections run before anything else.

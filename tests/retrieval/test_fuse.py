@@ -35,7 +35,7 @@ def test_pool_is_the_union_of_runs_above_the_depth(
     runs: dict[str, list[Scored]], depth: int, order: str | int | None
 ) -> None:
     by = next(iter(runs)) if order == 0 else order
-    pool = Pool({name: {"q": ranking} for name, ranking in runs.items()}, by)  # type: ignore[arg-type]
+    pool = Pool({name: {"q": ranking} for name, ranking in runs.items()}, by)
     cut = {name: ranking[:depth] for name, ranking in runs.items()}
     fused = reciprocal_ranks([[scored.id for scored in ranking] for ranking in cut.values()])
     documents, scores = pool.candidates("q", depth)
@@ -46,9 +46,9 @@ def test_pool_is_the_union_of_runs_above_the_depth(
         assert column_of == dict(ranking), "as they are, ties too"
     assert dict(zip(documents, scores[:, -1], strict=True)) == dict(fused)
     if order == 0:
-        first = [scored.id for scored in cut[by]]  # type: ignore[index]
+        first = [scored.id for scored in cut[by]]
         assert documents == first + [scored.id for scored in fused if scored.id not in first]
-        assert pool.ranking("q", depth) == cut[by]  # type: ignore[index]
+        assert pool.ranking("q", depth) == cut[by]
     else:
         assert documents == [scored.id for scored in fused]
         assert pool.ranking("q", depth) == fused
