@@ -16,7 +16,7 @@ from rerank.experiments.trials import Group, Point, Trial, file_name, point_name
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
-from rerank.settings.configs import assign, merged
+from rerank.settings.configs import merged
 from rerank.settings.ranges import check_arguments
 from rerank.storage.fingerprint import fingerprint
 from rerank.training.config import TrainConfig
@@ -44,10 +44,8 @@ class ExperimentPlan:
     def trial(self, group: Group, point: Point) -> Trial:
         """Merge the settings of a trial."""
         settings = merged(self.config.base, self.config.methods[group.method].set)
-        for key, value in sorted(point.items(), key=lambda item: item[0].count(".")):  # a class before its arguments
-            assign(settings, key, value)
-        if group.fold is not None:
-            assign(settings, "data.fold", group.fold)
+        settings = merged(settings, point)
+        settings = merged(settings, {} if group.fold is None else {"data.fold": group.fold})
         settings |= {"seed": group.seed, "test": False}
         monitor = str(parse_measure(settings.get("monitor", TrainConfig.monitor), "monitor"))
         return Trial(group, point, self.folder(group), settings, monitor)

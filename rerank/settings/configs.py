@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +29,19 @@ def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
 
 def _extended(content: Settings, path: Path, files: Sequence[Path]) -> Settings:
     """Merge settings over the file that their key ``extends`` names, if any."""
-    if "extends" not in content:
-        return _merge_file({}, content, path)
-    name = content.pop("extends")
-    if not isinstance(name, str):
-        raise UserError(f"{path}: extends: expected the path of one file, not {name!r}")
-    other = path.parent / expand_home(name)
-    if other.resolve() in files:
-        raise UserError(f"{path}: extends: {other} extends this file in turn; remove one of the two")
-    if not other.is_file():
-        raise UserError(f"{path}: extends: no such file {other}; paths are relative to the file that has them")
-    return _merge_file(read_config(other, files), content, path)
+    base: Settings = {}
+    if "extends" in content:
+        name = content.pop("extends")
+        if not isinstance(name, str):
+            raise UserError(f"{path}: extends: expected the path of one file, not {name!r}")
+        other = path.parent / expand_home(name)
+        if other.resolve() in files:
+            raise UserError(f"{path}: extends: {other} extends this file in turn; remove one of the two")
+        if not other.is_file():
+            raise UserError(f"{path}: extends: no such file {other}; paths are relative to the file that has them")
+        base = read_config(other, files)
+    settings: Settings = merged(base, content, f"{path}: ")
+    return settings
 
 
 def join_configs(argv: Sequence[str], command: str) -> list[str]:
@@ -69,7 +71,7 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
             except yaml.YAMLError as error:
                 raise UserError(f"{option}: {value!r} is not YAML") from error
             continue
-        settings = _merge_file(settings, read_config(value), value)
+        settings = merged(settings, read_config(value), f"{value}: ")
         if command == "train" and "methods" in settings:
             raise UserError(f"{value}: is an experiment; run it with rerank experiment --config {value}")
         if command == "experiment" and "model" in settings and "methods" not in settings:
@@ -81,80 +83,50 @@ def join_configs(argv: Sequence[str], command: str) -> list[str]:
     return ["--config", yaml.safe_dump(settings, sort_keys=False, default_style='"'), *words]
 
 
-def assign(settings: Settings, key: str, value: Any) -> None:
-    """Set a dotted key in place, such as ``loss.relaxation.alpha``.
+def merged(base: Any, over: Any, where: str = "", dotted: bool = True) -> Any:
+    """Return ``base`` updated key by key; a mapping with ``class_path`` replaces the whole value.
 
-    ``init_args`` may be left out below a class. A class given as a name becomes a mapping; missing mappings are made.
+    Keys may be dotted, such as ``loss.relaxation.alpha``, and ``init_args`` may be left out below a class. A class that
+    is given as a name becomes a mapping; missing mappings are made. Neither side is changed.
+
+    >>> merged({"loss": "ListNet"}, {"loss.temperature": 2})
+    {'loss': {'class_path': 'ListNet', 'init_args': {'temperature': 2}}}
+
+    Args:
+        base: nested settings.
+        over: other settings, or a value.
+        where: beginning of errors: the file, and the keys above.
+        dotted: False if dots belong to names.
     """
-    _put(settings, key.split("."), value)
-
-
-def merged(base: Settings, over: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
-    """Return a copy of ``base`` updated key by key; a mapping with ``class_path`` replaces the whole value."""
-    result: Settings = _copy(base)
-    leaves = [*_leaves(over, names)]
-    # Twice: keys stay in their order, and a class does not undo its arguments above it.
-    for way, value in [*leaves, *sorted(leaves, key=lambda leaf: len(leaf[0]))]:
-        _put(result, way, value)
+    if not isinstance(over, Mapping) or "class_path" in over:
+        return _expanded(over)
+    base = {"class_path": base} if isinstance(base, str) else {} if base is None else base
+    if not isinstance(base, Mapping):
+        raise UserError(f"{where.removesuffix('.')}: is {base!r}, which holds no keys")
+    result = dict(base)
+    # A class comes before its arguments, and does not undo them.
+    for key in sorted(over, key=lambda key: str(key).count(".")) if dotted else over:
+        name, dot, rest = key.partition(".") if dotted and isinstance(key, str) else (key, "", "")
+        node = result
+        if "class_path" in result and name not in ("class_path", "init_args"):
+            node = result["init_args"] = dict(result.get("init_args") or {})
+        value = {rest: over[key]} if dot else over[key]
+        node[name] = merged(node.get(name), value, f"{where}{name}.", dotted and name not in NAMES)
     return result
 
 
-def _merge_file(base: Settings, content: Settings, path: str | Path) -> Settings:
-    try:
-        return merged(base, content, NAMES)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from error
-
-
-def _put(settings: Settings, way: Sequence[str], value: Any) -> None:
-    node = settings
-    for part in way[:-1]:
-        node = _inside(node, part)
-        child = node.get(part)
-        if child is None:
-            child = {}
-        elif isinstance(child, str):
-            child = {"class_path": child}
-        elif not isinstance(child, dict):
-            raise UserError(f"{'.'.join(map(str, way))}: {part} is {child!r}, which holds no keys")
-        node[part] = child
-        node = child
-    _inside(node, way[-1])[way[-1]] = _copy(value)
-
-
-def _inside(node: Settings, part: str) -> Settings:
-    """Return the mapping that a key belongs to: of a class, its ``init_args``."""
-    if "class_path" in node and part not in ("class_path", "init_args"):
-        if not isinstance(node.get("init_args"), dict):
-            node["init_args"] = {}
-        return node["init_args"]
-    return node
-
-
-def _copy(value: Any) -> Any:
-    """Copy deeply, without branches that YAML's aliases share."""
+def _expanded(value: Any) -> Any:
+    """Copy a value, with paths from the home folder expanded."""
     if isinstance(value, Mapping):
-        return {key: _copy(item) for key, item in value.items()}
+        return {key: _expanded(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_copy(item) for item in value]
+        return list(map(_expanded, value))
     return expand_home(value) if isinstance(value, str) else value
 
 
 def expand_home(text: str) -> str:
     """Expand ``~/`` at the start of a path, also behind a prefix (``beir:~/scifact``)."""
     return re.sub(r"^((?:\w+:)?)~(?=/)", lambda match: match[1] + str(Path.home()), text)
-
-
-def _leaves(
-    over: Mapping[str, Any], names: Sequence[str] = (), above: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for key, value in over.items():
-        whole = (above and above[0] in names) or not isinstance(key, str)
-        way = (*above, key) if whole else (*above, *key.split("."))
-        if isinstance(value, Mapping) and value and "class_path" not in value:
-            yield from _leaves(value, names, way)
-        else:
-            yield way, value
 
 
 def _parse(path: Path) -> Settings:

@@ -11,7 +11,7 @@ import yaml
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.settings.configs import assign, merged, read_config
+from rerank.settings.configs import merged, read_config
 from tests.conftest import ROOT
 
 BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")
@@ -35,9 +35,8 @@ BASE: dict[str, Any] = {
         ("epochs", ["epochs"]),
     ],
 )
-def test_assign_sets_dotted_key(key: str, way: list[str]) -> None:
-    settings = copy.deepcopy(BASE)
-    assign(settings, key, 7)
+def test_merged_sets_dotted_key(key: str, way: list[str]) -> None:
+    settings = merged(BASE, {key: 7})
     found: Any = settings
     for part in way:
         found = found[part]
@@ -145,7 +144,7 @@ REFUSED = {
     "value": ("a: !!int x\n", r"x\.yaml: not YAML: .*"),
     "missing": ("a: 1\nextends: no.yaml\n", r"x\.yaml: extends: no such file .*no\.yaml; paths are relative .*"),
     "several": ("extends: [a.yaml]\n", r"x\.yaml: extends: expected the path of one file, not \['a.yaml'\]"),
-    "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs\.x: epochs is 3, which holds no keys"),
+    "scalar": ("extends: base.yaml\nepochs: {x: 1}\n", r"x\.yaml: epochs: is 3, which holds no keys"),
 }
 
 
