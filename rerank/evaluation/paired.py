@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ir_measures import Measure
 
 from rerank.evaluation.crossed import crossed_difference, paired
-from rerank.evaluation.measures import COUNTS, Evaluator, Qrels, Run, parse_measures
+from rerank.evaluation.measures import Evaluator, Qrels, Run
 from rerank.evaluation.significance import (
     ROUNDING,
     Correction,
@@ -18,7 +17,6 @@ from rerank.evaluation.significance import (
     cohens_d,
     correct,
     p_value,
-    wins_ties_losses,
 )
 
 
@@ -119,7 +117,7 @@ def compare_values(
         found.error,
         difference.shape[1],
         cohens_d(over_seeds),
-        wins_ties_losses(over_seeds),
+        (int((over_seeds > 0).sum()), int((over_seeds == 0).sum()), int((over_seeds < 0).sum())),
         found.p if test == "bootstrap" else p_value(test, over_seeds),
     )
 
@@ -130,13 +128,8 @@ def corrected(comparisons: Sequence[Comparison], correction: Correction) -> list
     return [replace(one, p_corrected=value) for one, value in zip(comparisons, p, strict=True)]
 
 
-def run_difference(
-    run: Run, first: Run, qrels: Qrels, measure: str | Measure, against: str = "first stage"
-) -> Comparison | None:
-    """Compare a ranking with another; None for a count, such as NumRet."""
-    measure = parse_measures(measure)[0]
-    if measure.NAME in COUNTS:
-        return None
+def run_difference(run: Run, first: Run, qrels: Qrels, measure: str, against: str = "first stage") -> Comparison:
+    """Compare a ranking with another in a measure of quality."""
     values = Evaluator(qrels, measure)
     ours, theirs = values(run, "the ranking").values, values(first, against).values
-    return compare_values(("the ranking", against), str(measure), ours, theirs)
+    return compare_values(("the ranking", against), str(values.measures[0]), ours, theirs)

@@ -83,8 +83,3 @@ def cohens_d(difference: np.ndarray) -> float:
         return 0.0
     spread = difference.std(ddof=1) if len(difference) > 1 else 0.0
     return float(difference.mean() / spread) if spread >= ROUNDING else float("nan")
-
-
-def wins_ties_losses(difference: np.ndarray) -> tuple[int, int, int]:
-    """Count the queries in which the run is better than, equal to and worse than the baseline."""
-    return int((difference > 0).sum()), int((difference == 0).sum()), int((difference < 0).sum())

@@ -46,19 +46,18 @@ def render_page(
     sections: Sequence[Section],
     values: Mapping[str, PerQuery],
     baseline: str,
-    runs: Mapping[str, Run] | None = None,
-    qrels: Qrels | None = None,
+    runs: Mapping[str, Run],
+    qrels: Qrels,
     lists: Lists | None = None,
 ) -> str:
-    """Render a page; without runs it has no rankings.
+    """Render a page: tables and, of measures of quality, differences and rankings query by query.
 
     Text enters it through the template, which escapes it, or as JSON without characters that HTML interprets. The
     page's security policy blocks other scripts and anything that would be loaded.
     """
-    first = next(iter(values.values()), None)
     data = None
-    if first is not None and any(measure.NAME not in COUNTS for measure in first.measures):
-        data = query_data(values, baseline, runs or {}, qrels, lists)
+    if any(measure.NAME not in COUNTS for measure in values[baseline].measures):
+        data = query_data(values, baseline, runs, qrels, lists)
     style, script = _part("page.css"), _part("page.js")
     page = _template().render(
         title=title,
@@ -115,7 +114,7 @@ def evaluation_page(table: Table) -> str:
 
 
 def query_data(
-    tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels | None, lists: Lists | None
+    tables: Mapping[str, PerQuery], baseline: str, runs: Mapping[str, Run], qrels: Qrels, lists: Lists | None
 ) -> dict[str, Any]:
     """Collect the data of the page's script.
 
@@ -124,17 +123,16 @@ def query_data(
         ``queries`` (all ids), ``values`` ``[run][measure][query]``, ``shown`` (by the query's position: its text and
         ``[document, grade, [rank in each run]]``), ``documents`` (id, text).
     """
-    first = next(iter(tables.values()))
-    names = list(tables)
+    first, names = tables[baseline], list(tables)
     kept = [i for i, measure in enumerate(first.measures) if measure.NAME not in COUNTS]
-    shown = most_changed(tables, kept, names.index(baseline)) if runs else []
+    shown = most_changed(tables, kept, names.index(baseline))
     documents: dict[str, int] = {}
     relevant = min((of.params.get("rel", 1) for of in first.measures if "rel" in of.SUPPORTED_PARAMS), default=1)
-    ranked = [runs.get(name, {}) for name in names]
+    ranked = [runs[name] for name in names]
     entries: dict[int, dict[str, Any]] = {}
     for i in shown:
         query = first.queries[i]
-        entries[i] = {"text": "", "entries": _entries(query, ranked, (qrels or {}).get(query, {}), documents, relevant)}
+        entries[i] = {"text": "", "entries": _entries(query, ranked, qrels.get(query, {}), documents, relevant)}
     texts: dict[str, str] = {}
     if lists is not None and lists.store.has_text:
         queries = dict(zip(lists.query_ids, lists.query_texts, strict=True))

