@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from rerank.collections import Query, read_qrels
+from rerank.collections.base import Query
 from rerank.collections.demo import DemoCollection
 from rerank.collections.in_memory import Texts
+from rerank.collections.names import read_qrels
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index

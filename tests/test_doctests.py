@@ -25,8 +25,6 @@ OTHERS = sorted({".".join(path.with_suffix("").parts).removesuffix(".__init__") 
 ROOMS = ("losses", "relaxations", "measures", "collections", "retrieval")
 SHOWN_ELSEWHERE = {
     "build_index": "starts Java; tests/retrieval",
-    "prebuilt_index": "downloads; docs/collections.md",
-    "start_jvm": "starts Java; tests/retrieval",
     "auto": "docs/auto.md; tests/tasks",
     "Selection": "docs/auto.md; tests/tasks",
     "Decoder": "docs/decoders.md; tests/models/text",

@@ -67,7 +67,9 @@ def imports(path: Path, types: bool = False) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
+            found |= {node.value, node.value.rpartition(".")[0]}  # a module, or a class of one
+            if path.stem == "__init__":
+                found.add(f"{'.'.join(path.relative_to(ROOT).parts[:-1])}.{node.value}")  # of lazy_loader's table
     return found & MODULES.keys()
 
 

@@ -11,4 +11,6 @@ for name in (
     *("rerank.models.vectors.trees", "rerank.scoring.outputs", "rerank.training.trainer"),
 ):
     import_module(name)
-import_module("rerank.training.configuration").import_classes()
+configuration = import_module("rerank.training.configuration")
+for key in configuration.CLASSES:
+    configuration.classes_of(key)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from rerank.collections.base import Collection, Document, Qrels, Query
-from rerank.collections.names import as_qrels, open_collection, read_qrels, read_queries
+import lazy_loader
 
-__all__ = ["Collection", "Document", "Qrels", "Query", "as_qrels", "open_collection", "read_qrels", "read_queries"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "base": ["Collection", "Document", "Qrels", "Query"],
+        "names": ["as_qrels", "open_collection", "read_qrels", "read_queries"],
+    },
+)

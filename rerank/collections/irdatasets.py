@@ -14,13 +14,6 @@ from rerank.errors import UserError, nearest, one_line
 from rerank.storage.files import digest
 
 
-def known_ids() -> list[str]:
-    """Return the ids that ir_datasets lists."""
-    import ir_datasets
-
-    return list(ir_datasets.registry)
-
-
 class IrDataset:
     """An ir_datasets id such as ``cranfield`` or ``beir/scifact/train``.
 
@@ -34,6 +27,13 @@ class IrDataset:
         logging.getLogger("ir_datasets").addFilter(_is_news)
         self.name = name
         self._dataset: Any = ir_datasets.load(name)
+
+    @staticmethod
+    def known() -> list[str]:
+        """Return the ids that ir_datasets lists."""
+        import ir_datasets
+
+        return list(ir_datasets.registry)
 
     def has(self, part: str) -> bool:
         """Return True if the id has ``docs``, ``queries`` or ``qrels``."""
@@ -49,10 +49,14 @@ class IrDataset:
             for document in self._dataset.docs_iter():
                 yield Document(document.doc_id, joined([document.default_text()]))
 
-    def queries(self, fields: Sequence[str] | None = None) -> Iterator[Query]:
+    def queries(self) -> Iterator[Query]:
+        return self.queries_of(())
+
+    def queries_of(self, fields: Sequence[str]) -> Iterator[Query]:
+        """Yield the queries with these fields as their texts, or with ir_datasets' default text if there are none."""
         self._require("queries")
         known = self._dataset.queries_cls()._fields
-        if lacking := next((field for field in fields or () if field not in known), None):
+        if lacking := next((field for field in fields if field not in known), None):
             raise UserError(
                 f"{self.name}: queries have no field {lacking!r}{nearest(lacking, known)}; {', '.join(known)}"
             )

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Collection, Qrels, Query
-from rerank.collections.demo import DemoCollection
-from rerank.collections.files import FilesFolder, read_queries_file
-from rerank.collections.irdatasets import IrDataset, known_ids
+from rerank.collections.files import read_queries_file
 from rerank.collections.judgments import qrels_of, read_qrels_file
-from rerank.collections.lucene import LuceneCollection
 from rerank.errors import NotFoundError, UserError, nearest
+from rerank.settings.described import find_class
 
-KINDS: dict[str, Callable[[str], Collection]] = {"beir": FilesFolder, "files": FilesFolder, "lucene": LuceneCollection}
+KINDS = {
+    "demo": "rerank.collections.demo.DemoCollection",
+    "beir:": "rerank.collections.files.FilesFolder",
+    "files:": "rerank.collections.files.FilesFolder",
+    "lucene:": "rerank.collections.lucene.LuceneCollection",
+}
+"""The class of each name or prefix; it is imported at its first use, and called with the whole name."""
+
+IR_DATASET = "rerank.collections.irdatasets.IrDataset"
+"""The class of all other names."""
 
 
 def open_collection(name: str) -> Collection:
@@ -37,19 +44,19 @@ def open_collection(name: str) -> Collection:
     Raises:
         UserError: no such collection (with the nearest name) or file.
     """
-    kind, separator, path = name.partition(":")
-    if name == "demo":
-        return DemoCollection()
-    if path and kind in KINDS:
-        return KINDS[kind](name)
+    prefix, colon, path = name.partition(":")
+    kind = prefix + colon
+    if kind in KINDS and (path or not colon):
+        return find_class(KINDS[kind], object, name)(name)
+    data_set = find_class(IR_DATASET, object, name)
     with suppress(KeyError):
-        return IrDataset(name)
+        return data_set(name)
     if Path(name).expanduser().is_dir():
         raise UserError(f"unknown collection {name!r}; for a folder, write beir:{name} or files:{name}")
-    known = [f"{kind}:{path}" for kind in KINDS] if separator else [*known_ids(), "demo"]
+    known = [kind + path for kind in KINDS] if colon else [*data_set.known(), "demo"]
     raise UserError(
         f"unknown collection {name!r}{nearest(name, known)}; expected an ir_datasets id, demo, or one of "
-        f"{', '.join(f'{kind}:…' for kind in KINDS)}"
+        f"{', '.join(f'{kind}…' for kind in KINDS if kind != 'demo')}"
     )
 
 
@@ -80,11 +87,12 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
     given: Any = source
     if isinstance(source, str | Path):
         given = _file(source) or open_collection(str(source))
-    if isinstance(given, IrDataset):
-        return given.queries(fields)
-    if fields is not None:
+    if fields is None:
+        return read_queries_file(given) if isinstance(given, Path) else given.queries()
+    if not hasattr(given, "queries_of"):
         raise UserError(f"{given.name}: queries have one text; only those of ir_datasets have fields to choose from")
-    return read_queries_file(given) if isinstance(given, Path) else given.queries()
+    queries: Iterator[Query] = given.queries_of(fields)
+    return queries
 
 
 def read_qrels(source: str | Path) -> Qrels:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any, Literal
 
-from rerank import tasks
 from rerank.errors import UserError
 from rerank.progress import log
 from rerank.settings.ranges import check_unused
 from rerank.tasks.inputs import retrieve_inputs
 from rerank.tasks.retrieve import Search
+from rerank.tasks.retrieve import retrieve as retrieve_lists
 
 
 def retrieve(output: str, search: Search, bm25: bool = False, check: bool = False, **options: Any) -> None:
@@ -31,7 +31,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
         found = list(retrieve_inputs(**options | {"search": search if searches else None}))
         print("\n".join(f"{name}: missing: {advice}" if advice else f"{name}: ok" for name, advice in found))
         sys.exit(any(advice for _, advice in found))
-    stored = tasks.retrieve(output=output, search=search if searches else None, **options)
+    stored = retrieve_lists(output=output, search=search if searches else None, **options)
     documents = stored.store.documents.num_rows
     log.info("%s: %d queries, %d candidates, %d distinct documents", output, len(stored), stored.size, documents)
 

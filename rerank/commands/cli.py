@@ -7,19 +7,14 @@ import io
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rerank import __version__, tasks
-from rerank.commands.candidates import add, lists, retrieve
-from rerank.commands.experiment import experiment
+from rerank import __version__
 from rerank.commands.options import EMPTY, HELP, PAGES, command_parser, help_page, options_of
-from rerank.commands.rankers import auto, evaluate, rerank, train
-from rerank.commands.show import show
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
-from rerank.serving.server import serve
 from rerank.settings.described import find_own_classes
 from rerank.stops import Stopped, listening, name_of
 
@@ -27,31 +22,27 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No space on the disk, none in the quota, a file larger than allowed; Rust libraries say ``(os error N)``."""
 
 
-def demo(output: str = "demo", ask: str | None = None, precision: Literal["auto", "bf16", "fp32"] = "auto") -> None:
-    """Fine-tune a reranker on the Python standard library.
-
-    Compares it with BM25 and MiniLM, in about three minutes on two cores, and answers a question.
-
-    Args:
-        output: folder for candidates, model and logs; completed steps are reused.
-        ask: a question to answer, such as "how do I flatten a list of lists".
-        precision: floating-point format of the encoder; auto uses bf16 if the hardware is fast at it.
-    """
-    from rerank.demo import run_demo
-
-    run_demo(Path(output), ask, precision)
-
-
-GROUPS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "start": (demo, auto),
-    "candidates": (retrieve, lists, add),
-    "rankers": (train, tasks.calibrate, rerank, serve),
-    "comparisons": (evaluate, experiment),
-    "reference": (show,),
+GROUPS = {
+    "start": dict.fromkeys(("demo", "auto"), "rerank.commands.start"),
+    "candidates": dict.fromkeys(("retrieve", "lists", "add"), "rerank.commands.candidates"),
+    "rankers": {
+        "train": "rerank.commands.train",
+        "calibrate": "rerank.tasks.calibrate",
+        "rerank": "rerank.commands.rerank",
+        "serve": "rerank.serving.server",
+    },
+    "comparisons": {"evaluate": "rerank.commands.evaluate", "experiment": "rerank.commands.experiment"},
+    "reference": {"show": "rerank.commands.show"},
 }
-"""The commands, as their list shows them."""
+"""The module of each command, in the groups of their list; a command imports no other."""
 
-COMMANDS = {command.__name__: command for group in GROUPS.values() for command in group}
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+
+
+def find_command(name: str) -> Callable[..., Any]:
+    """Import the function of a command."""
+    command: Callable[..., Any] = getattr(import_module(COMMANDS[name]), name)
+    return command
 
 
 def usage() -> str:
@@ -60,7 +51,7 @@ def usage() -> str:
     lines += ["Train BERT-style rerankers on whole ranked lists, with differentiable", "ranking metrics as losses."]
     for head, commands in GROUPS.items():
         lines += ["", head]
-        lines += [f"  {command.__name__:<12}{(command.__doc__ or '').splitlines()[0]}" for command in commands]
+        lines += [f"  {name:<12}{(find_command(name).__doc__ or '').splitlines()[0]}" for name in commands]
     return "\n".join([*lines, "", "rerank COMMAND --help explains a command; rerank --version prints the version."])
 
 
@@ -74,21 +65,22 @@ def run(argv: Sequence[str]) -> None:
     elif argv[0] not in COMMANDS:
         raise UserError(f"{argv[0]}: no such command{nearest(argv[0], COMMANDS)}; see rerank --help")
     elif argv[0] in ("train", "experiment"):
-        if COMMANDS[argv[0]](argv[1:]):
+        if find_command(argv[0])(argv[1:]):
             sys.exit(1)
     else:
         name, *words = argv
+        command = find_command(name)
         page = PAGES.get(name, EMPTY)
         if HELP & set(words):
-            print(help_page(command_parser(COMMANDS[name])[0], page))
+            print(help_page(command_parser(command)[0], page))
             return
         if page.plain and not words:
             raise UserError(f"{page.plain[0].upper()}: missing; see rerank {name} --help")
         positional = takewhile(lambda word: not word.startswith("-"), words[: len(page.plain)])
         named = [f"--{key}={word}" for key, word in zip(page.plain, positional, strict=False)]
         words[: len(named)] = named
-        with options_of(COMMANDS[name], words, page) as options:
-            if isinstance(said := COMMANDS[name](**options), str):
+        with options_of(command, words, page) as options:
+            if isinstance(said := command(**options), str):
                 print(said)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rerank.commands.options import without_markup
 from rerank.errors import UserError, nearest
 from rerank.progress import screen
+from rerank.settings.described import find_class
 
 DIRECT = "Relaxations: DirectMetric makes a measure (`rerank show measures`) differentiable with one of these"
 SUM = "Terms: a sum of losses, each with a target (the relevance labels or a column), a weight and a scaling"
@@ -61,15 +62,14 @@ def _classes(what: str) -> dict[str, dict[str, Any]]:
 
         return {"": dict(MEASURES)}
     if what == "collections":
-        from rerank.collections.names import KINDS, DemoCollection, IrDataset
+        from rerank.collections.names import IR_DATASET, KINDS
 
-        kinds = {"an id": IrDataset, "demo": DemoCollection}
-        return {"": kinds | {f"{prefix}:": kind for prefix, kind in KINDS.items()}}
-    from rerank.training.configuration import import_classes
+        paths = {"an id": IR_DATASET, **KINDS}
+        return {"": {name: find_class(path, object, name) for name, path in paths.items()}}
+    from rerank.training.configuration import classes_of
 
-    found = import_classes()
-    others = {"Normalisers of features": found["normalise"]} if what == "models" else {}
-    return {"": found[what.removesuffix("s")], **others}
+    others = {"Normalisers of features": classes_of("normalise")} if what == "models" else {}
+    return {"": classes_of(what.removesuffix("s")), **others}
 
 
 def explain(name: str, kind: Any) -> str:

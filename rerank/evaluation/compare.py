@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from ir_measures import Measure
 
-from rerank.collections import as_qrels
+from rerank.collections.names import as_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.evaluation.measures import COUNTS, Empty, Evaluator, PerQuery, Qrels, check_overlap, parse_measures
 from rerank.evaluation.paired import compare_values, corrected

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.errors import UserError, one_line
-from rerank.lists import Lists
 from rerank.lists.columns import Column
 from rerank.lists.store import memory_store
+from rerank.lists.view import Lists
 from rerank.progress import log, tqdm
 from rerank.storage.arrow import FLOAT32, Array
 from rerank.storage.files import COMPRESSED, open_binary

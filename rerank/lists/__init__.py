@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rerank.lists.build import build_lists
-from rerank.lists.view import Lists
+import lazy_loader
 
-__all__ = ["Lists", "build_lists"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs={"build": ["build_lists"], "view": ["Lists"]})

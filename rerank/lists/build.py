@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rerank.collections import Collection, Qrels, Query
+from rerank.collections.base import Collection, Qrels, Query
 from rerank.errors import UserError
 from rerank.lists.judged import check_known
 from rerank.lists.store import DOCUMENTS, QUERIES

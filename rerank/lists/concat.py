@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels
+from rerank.collections.base import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import Column
 from rerank.lists.store import Store, memory_store

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rerank.collections import read_queries
-from rerank.collections.irdatasets import known_ids
+from rerank.collections.irdatasets import IrDataset
+from rerank.collections.names import read_queries
 from rerank.errors import UserError
 from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
 from rerank.lists.neighbours import Grouping, query_groups
@@ -121,7 +121,7 @@ def read_folds(source: str) -> list[set[str]]:
         except (ValueError, RecursionError, TypeError) as error:
             raise UserError(f"{path}: not a JSON list of lists of query ids ({error})") from error
     else:
-        known = set(known_ids())
+        known = set(IrDataset.known())
         names = takewhile(known.__contains__, (f"{source}/fold{i}" for i in count(1)))
         folds = [{query.id for query in read_queries(name)} for name in names]
     if not folds:

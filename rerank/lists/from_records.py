@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels
-from rerank.collections.base import checked_id, checked_text
+from rerank.collections.base import Qrels, checked_id, checked_text
 from rerank.collections.judgments import HIGHEST
 from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels, read_qrels
+from rerank.collections.base import Qrels
+from rerank.collections.names import read_qrels
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
 from rerank.lists.scaled import z_scores

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Qrels, as_qrels
+from rerank.collections.base import Qrels
+from rerank.collections.names import as_qrels
 from rerank.collections.records import read_records
 from rerank.errors import UserError
 from rerank.html import ROWS, shown

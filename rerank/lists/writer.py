@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rerank import __version__
-from rerank.collections import Qrels
+from rerank.collections.base import Qrels
 from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
 from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, VERSION, is_lists_folder

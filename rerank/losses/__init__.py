@@ -26,11 +26,12 @@ _LOSSES = {
     "pairwise": ["RankNet", "PairwiseHinge", "PairwiseSoftmax"],
     "pointwise": ["RMSE", "MSE", "BCE"],
 }
-_PARTS = ["Term", "Terms", "Ramp", "MinMax", "ReciprocalRank"]
+LOSSES = [name for names in _LOSSES.values() for name in names]
+PARTS = ["Term", "Terms", "Ramp", "MinMax", "ReciprocalRank"]
 """Parts of a sum of losses."""
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__, submod_attrs=_LOSSES | {"base": ["Criterion", "Loss", "Reduction"], "terms": [*_PARTS, "Scaling"]}
+    __name__, submod_attrs=_LOSSES | {"base": ["Criterion", "Loss", "Reduction"], "terms": [*PARTS, "Scaling"]}
 )
 __all__ += ["load_all", "load_parts"]
 
@@ -41,7 +42,7 @@ def load_all() -> dict[str, type[Loss]]:
     >>> load_all()["ListNet"]()
     ListNet()
     """
-    return {name: __getattr__(name) for names in _LOSSES.values() for name in names}
+    return {name: __getattr__(name) for name in LOSSES}
 
 
 def load_parts() -> dict[str, type]:
@@ -50,4 +51,4 @@ def load_parts() -> dict[str, type]:
     >>> "Ramp" in load_parts()
     True
     """
-    return {name: __getattr__(name) for name in _PARTS}
+    return {name: __getattr__(name) for name in PARTS}

@@ -16,6 +16,7 @@ _RELAXATIONS = {
     "smoothi": ["SmoothI"],
     "softsort": ["SoftSort"],
 }
+RELAXATIONS = [name for names in _RELAXATIONS.values() for name in names]
 _BASES = {"base": ["Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"]}
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_RELAXATIONS | _BASES)
@@ -28,4 +29,4 @@ def load_all() -> dict[str, type]:
     >>> "SmoothI" in load_all()
     True
     """
-    return {name: __getattr__(name) for names in _RELAXATIONS.values() for name in names}
+    return {name: __getattr__(name) for name in RELAXATIONS}

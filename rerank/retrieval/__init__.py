@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rerank.collections.jvm import start_jvm
-from rerank.collections.lucene import prebuilt_index
-from rerank.retrieval.bm25 import BM25, build_index
-from rerank.retrieval.runs import Run, Scored, read_run, write_run
+import lazy_loader
 
-__all__ = ["BM25", "Run", "Scored", "build_index", "prebuilt_index", "read_run", "start_jvm", "write_run"]
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={"bm25": ["BM25", "build_index"], "runs": ["Run", "Scored", "read_run", "write_run"]},
+)

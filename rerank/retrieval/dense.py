@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from rerank.collections import Collection, Document, Query
+from rerank.collections.base import Collection, Document, Query
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.arrow import Array, batched, read_arrow, write_arrow

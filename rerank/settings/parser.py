@@ -55,14 +55,14 @@ def add_config(parser: ArgumentParser) -> None:
 def parse(
     parser: ArgumentParser,
     given: Sequence[str] | Mapping[str, Any],
-    classes: Mapping[str, Mapping[str, type]] | None = None,
+    classes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Namespace:
     """Parse options (``--per-query`` or ``--per_query``) or nested settings.
 
     Args:
         parser: parser of a command.
         given: words of the command line, or settings as a YAML file has them.
-        classes: classes to suggest, by the last part of the keys that take them.
+        classes: modules of the classes to suggest, by the last part of the keys that take them and by name.
     """
     from jsonargparse import ArgumentError
 
@@ -105,7 +105,7 @@ def _check_classes(value: Any, key: str) -> None:
         _check_classes(inner, key if name == "init_args" else f"{key}.{name}".lstrip("."))
 
 
-def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping[str, type]]) -> str:
+def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping[str, str]]) -> str:
     """Shorten a message of jsonargparse, and suggest what to type.
 
     It nests messages, one per class and per alternative of a type. The innermost one counts, and the keys leading to
@@ -145,11 +145,12 @@ def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping
     return f"{f'{key}: ' * bool(key)}{cause}{see}"
 
 
-def _inner_option(name: str, key: str, path: str, classes: Mapping[str, Mapping[str, type]]) -> str:
+def _inner_option(name: str, key: str, path: str, classes: Mapping[str, Mapping[str, str]]) -> str:
     """Suggest an argument of a class, or of a class that one of its arguments takes."""
     takes = inspect.signature(find_class(path, object, key)).parameters
     for part in takes:
-        if any(name in inspect.signature(kind).parameters for kind in classes.get(part, {}).values()):
+        inner = [find_class(f"{module}.{kind}", object, part) for kind, module in classes.get(part, {}).items()]
+        if any(name in inspect.signature(kind).parameters for kind in inner):
             return f" (did you mean '--{key}.{part}.{name}'?)"
     return nearest(name, takes)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from rerank.collections import Collection
+    from rerank.collections.base import Collection
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.storage.arrow import Array

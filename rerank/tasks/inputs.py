@@ -46,13 +46,13 @@ def retrieve_inputs(
 
 
 def _collection(name: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    from rerank.collections import open_collection
-    from rerank.collections.irdatasets import IrDataset, known_ids
+    from rerank.collections.irdatasets import IrDataset
+    from rerank.collections.names import open_collection
 
     prefix, _, path = name.partition(":")
     if prefix == "lucene":
         yield f"index {path}", _index(path)
-    elif name in known_ids():
+    elif name in IrDataset.known():
         dataset = IrDataset(name)
         for part in filter(dataset.has, parts):
             advice = [

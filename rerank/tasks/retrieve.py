@@ -16,7 +16,7 @@ from rerank.storage.files import check_apart
 from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, Source
 
 if TYPE_CHECKING:
-    from rerank.collections import Collection, Query
+    from rerank.collections.base import Collection, Query
     from rerank.lists.view import Lists
     from rerank.retrieval.bm25 import BM25
 
@@ -226,8 +226,8 @@ def _named(run: Any) -> Mapping[str, Any]:
 
 
 def _asked(queries: Any, fields: list[str] | None) -> list[Query]:
-    from rerank.collections import Query, read_queries
-    from rerank.collections.base import checked_id, checked_text
+    from rerank.collections.base import Query, checked_id, checked_text
+    from rerank.collections.names import read_queries
 
     if isinstance(queries, Mapping):
         return [

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rerank import losses, relaxations
@@ -23,19 +23,30 @@ if TYPE_CHECKING:
 
 DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.folds", "LetorData": "rerank.features.letor"}
 SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
+_LOSSES = sorted(losses.LOSSES, key=lambda name: "NDCG" not in name)  # suggested first
+
+CLASSES = {
+    "data": DATA,
+    "sampler": SAMPLERS,
+    "normalise": NORMALISERS,
+    "model": MODELS,
+    "loss": dict.fromkeys([*_LOSSES, *losses.PARTS], "rerank.losses"),
+    "relaxation": dict.fromkeys(relaxations.RELAXATIONS, "rerank.relaxations"),
+}
+"""The module of each class that settings can name, by the key that takes it."""
 
 
 def configuration(argv: Sequence[str]) -> tuple[TrainConfig, str]:
     """Parse the words of ``rerank train`` into a configuration and the run folder."""
     parser = train_parser(output=True)
-    options = parse(parser, classes_first(argv), import_classes())
+    options = _parse(parser, classes_first(argv))
     return _instantiated(parser, options), options.output
 
 
 def configured(settings: Mapping[str, Any]) -> TrainConfig:
     """Build the configuration that nested settings describe, as a YAML file has them."""
     parser = train_parser()
-    return _instantiated(parser, parse(parser, settings, import_classes()))
+    return _instantiated(parser, _parse(parser, settings))
 
 
 def data_of(settings: Mapping[str, Any]) -> Data:
@@ -44,7 +55,7 @@ def data_of(settings: Mapping[str, Any]) -> Data:
 
     parser = make_parser("train", Data)
     parser.add_subclass_arguments(Data, "data")
-    options = parse(parser, {"data": settings["data"]}, import_classes())
+    options = _parse(parser, {"data": settings["data"]})
     with _as_user_errors():
         data: Data = parser.instantiate(options).data
     return data
@@ -56,9 +67,14 @@ def check(given: Sequence[str] | Mapping[str, Any]) -> None:
     from rerank.training.config import check_values
 
     words = given if isinstance(given, Mapping) else classes_first(given)
-    options = parse(train_parser(), words, import_classes())
+    options = _parse(train_parser(), words)
     model = _named(options.model)
     check_values(options, _named(options.loss), trees=model is not None and issubclass(model, Trees))
+
+
+def _parse(parser: ArgumentParser, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
+    import_named(given)
+    return parse(parser, given, CLASSES)
 
 
 def _named(chosen: Namespace | None) -> type | None:
@@ -112,12 +128,14 @@ def classes_first(argv: Sequence[str]) -> list[str]:
     return [word for words in options for word in words]
 
 
-def import_classes() -> dict[str, dict[str, type]]:
-    """Import all classes, so that the parser finds them by name; returns them by the keys that take them."""
-    kinds = {"data": DATA, "sampler": SAMPLERS, "normalise": NORMALISERS, "model": MODELS}
-    found: dict[str, dict[str, type]] = {
-        key: {name: getattr(import_module(module), name) for name, module in homes.items()}
-        for key, homes in kinds.items()
-    }
-    named = sorted(losses.load_all().items(), key=lambda item: "NDCG" not in item[0])  # suggested first
-    return found | {"loss": {**dict(named), **losses.load_parts()}, "relaxation": {**relaxations.load_all()}}
+def import_named(given: Sequence[str] | Mapping[str, Any]) -> None:
+    """Import the classes that options or settings name, so that the parser finds them by name."""
+    words = {*re.findall(r"\w+", str(given))}
+    for key, homes in CLASSES.items():
+        for name in words & homes.keys():
+            find_class(f"{homes[name]}.{name}", object, key)
+
+
+def classes_of(key: str) -> dict[str, type]:
+    """Import all classes that a key of `CLASSES` takes."""
+    return {name: find_class(f"{module}.{name}", object, key) for name, module in CLASSES[key].items()}

@@ -12,7 +12,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.lists.view import Lists
-from rerank.tasks import evaluate as evaluate_runs
+from rerank.tasks.evaluate import evaluate as evaluate_runs
 from tests.builders import WORDS
 
 

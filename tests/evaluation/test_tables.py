@@ -16,7 +16,7 @@ from rerank.evaluation.compare import compare, compare_runs
 from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.table import QUERY_FORMATS, TABLE_FORMATS, Table, format_of
 from rerank.retrieval.runs import Scored, read_run
-from rerank.tasks import evaluate
+from rerank.tasks.evaluate import evaluate
 
 
 @pytest.fixture(scope="module")

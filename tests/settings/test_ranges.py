@@ -27,7 +27,7 @@ from rerank.retrieval.bm25 import BM25
 from rerank.settings.described import Described
 from rerank.settings.ranges import FINITE, Count, Range, Share, annotations_of, check_arguments
 from rerank.training.config import Optimization, TrainConfig, check_values
-from rerank.training.configuration import check, import_classes
+from rerank.training.configuration import CLASSES, check, classes_of
 
 CONFIG = TrainConfig(ListsData("nowhere"), rerank.MLP(), losses.ListNet())
 PLAIN: dict[str, Any] = {
@@ -44,7 +44,7 @@ NEEDED: dict[type, dict[str, Any]] = {
     CrossEncoder: {"name": "nowhere"},
     Decoder: {"name": "nowhere"},
 }
-KINDS = [*(kind for kinds in import_classes().values() for kind in kinds.values()), BM25, LoRA]
+KINDS = [*(kind for key in CLASSES for kind in classes_of(key).values()), BM25, LoRA]
 
 
 def range_of(hint: Any) -> tuple[Range, bool] | None:

@@ -17,9 +17,9 @@ class DemoCollection(FilesFolder):
     class. A document is relevant if the sentence is its own. Queries are in an order that does not depend on names.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "demo") -> None:
         super().__init__(f"files:{Path(__file__).parent}")
-        self.name = "demo"
+        self.name = name
 
     def entries(self) -> Iterator[dict[str, str]]:
         """Yield ``id``, ``text``, ``call`` (the name with the signature) and ``sentence`` of each function."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from rerank.collections import Document
+from rerank.collections.base import Document
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.lists.view import Lists
