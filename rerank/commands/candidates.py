@@ -41,14 +41,12 @@ def lists(folder: str, measures: str | None = None) -> None:
 
     Args:
         folder: lists folder made by ``rerank retrieve``.
-        measures: measures in the notation of ir-measures; defaults to nDCG@10, AP and recall.
+        measures: measures in the notation of ir-measures; defaults to NumRet, Judged@10, nDCG@10, AP and recall.
     """
+    from rerank.evaluation.overview import overview
     from rerank.lists.view import Lists
 
-    opened = Lists.open(folder)
-    from rerank.evaluation.overview import overview
-
-    print(overview(opened, measures))
+    print(overview(Lists.open(folder), measures))
 
 
 def add(

@@ -23,7 +23,6 @@ from rerank.lists.neighbours import seen_queries
 from rerank.lists.view import Lists
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, RunTable, Scored, as_float32, as_run, best_first
-from rerank.settings.ranges import check_arguments
 from rerank.storage.files import plain_name
 
 
@@ -34,7 +33,6 @@ def compare(
 
     P-values are corrected over the whole table: all runs but the baseline, times all measures.
     """
-    check_arguments(compare, {"test": test, "correction": correction})
     first = next(iter(tables.values()))
     tested = [str(measure) for measure in first.measures if measure.NAME not in COUNTS]
     compared = [

@@ -115,6 +115,8 @@ def crossed_difference(
     >>> round(found.mean, 4), found.interval[0] < 0.25 < found.interval[1]
     (0.25, True)
     """
+    from scipy.stats import bootstrap
+
     seeds, queries = difference.shape
     nan = float("nan")
     shares = _by_fold(difference, folds)[1] if queries else np.ones(1)
@@ -129,7 +131,9 @@ def crossed_difference(
     drawn = np.zeros(resamples)
     if seeds > 1 or len(shares) == 1:
         by_query = np.sort(difference.mean(axis=0))
-        drawn += np.sqrt(queries / (queries - 1)) * (resampled(by_query, resamples, rng) - by_query.mean())
+        batch = max(1, 2_000_000 // queries)
+        found = bootstrap((by_query,), np.mean, n_resamples=resamples, batch=batch, method="percentile", rng=rng)
+        drawn += np.sqrt(queries / (queries - 1)) * (found.bootstrap_distribution - by_query.mean())
     if seeds > 1 or len(shares) > 1:
         moves = _moves(difference, folds)
         drawn += rng.standard_normal((resamples, len(moves))) @ moves
@@ -159,11 +163,3 @@ def _p(drawn: np.ndarray, mean: float, freedom: float) -> float:
         else:
             high = middle
     return float(high)
-
-
-def resampled(values: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw means ``[resamples]`` of values ``[Q]`` with replacement, in blocks."""
-    count = len(values)
-    batch = max(1, 2_000_000 // count)
-    sizes = [min(batch, resamples - start) for start in range(0, resamples, batch)]
-    return np.concatenate([values[rng.integers(0, count, (rows, count))].mean(axis=1) for rows in sizes])

@@ -103,9 +103,9 @@ def pool(tables: Sequence[PerQuery]) -> PerQuery:
 class Evaluator:
     """Scorer of runs against the same qrels.
 
-    Scores are compared as float32, and ties keep the order of the run. Negative grades count as 0; for Bpref and
-    ``judged_only`` they mean not judged, as in trec_eval. Every query of the qrels counts, also without documents in
-    the run (except for NumQ and NumRel, as in ir-measures).
+    Scores are compared as float32, and ties keep the order of the run. Negative grades mean not judged, as in
+    trec_eval. Every query of the qrels counts, also without documents in the run (except for NumQ and NumRel, as in
+    ir-measures).
 
     Args:
         measures: ir-measures strings or objects, see :func:`parse_measures`.
@@ -122,33 +122,26 @@ class Evaluator:
         self.measures = tuple(parse_measures(measures))
         self.empty = empty
         self.queries = tuple(qrels)
-        judged = qrels  # as trec_eval has it, a negative grade means not judged
         lacking = [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
         self.without_relevant = np.array(lacking)
         if negative := sum(grade < 0 for grades in qrels.values() for grade in grades.values()):
             if any(measure.NAME == "infAP" for measure in self.measures):
-                raise UserError(
-                    "measure infAP: gives grade -1 a meaning of its own, but negative grades count as 0 here"
-                )
-            warn_once(f"{negative} judgments with a negative grade count as 0")
-            judged = {query: {doc: grade for doc, grade in of.items() if grade >= 0} for query, of in qrels.items()}
-            qrels = {query: {doc: max(grade, 0) for doc, grade in grades.items()} for query, grades in qrels.items()}
+                raise UserError("measure infAP: gives grade -1 a meaning of its own, but it means not judged here")
+            warn_once(f"{negative} judgments with a negative grade count as not judged")
+            qrels = {query: {doc: grade for doc, grade in of.items() if grade >= 0} for query, of in qrels.items()}
         # ir-measures 0.4.3 mixes up gains and `judged_only` of measures that it computes together
-        groups: dict[tuple[str, bool, bool], list[Measure]] = {}
+        groups: dict[tuple[str, bool], list[Measure]] = {}
         for measure in self.measures:
-            judged_only = measure.params.get("judged_only", False)
-            key = (repr(measure.params.get("gains")), judged_only, judged_only or measure.NAME == "Bpref")
+            key = (repr(measure.params.get("gains")), measure.params.get("judged_only", False))
             groups.setdefault(key, []).append(measure)
-        self._scorers = [
-            PIPELINE.evaluator(group, judged if of_judged else qrels) for (_, _, of_judged), group in groups.items()
-        ]
+        self._scorers = [PIPELINE.evaluator(group, qrels) for group in groups.values()]
 
-    def __call__(self, run: Run, name: str = "the run", warn: bool = True) -> PerQuery:
+    def __call__(self, run: Run, name: str = "the run") -> PerQuery:
         """Score one run: ``{query: [(document, score), ...]}`` or ``{query: {document: score}}``."""
         given = ((query, run.get(query)) for query in self.queries)
         ranked = {query: _decreasing(ranking, query, name) for query, ranking in given if ranking}
         missing = tuple(query for query in self.queries if query not in ranked)
-        if missing and warn:
+        if missing:
             some = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
             where = "" if self.empty == "0" else " where they have relevant documents"
             counted = f"{len(missing)} of {len(self.queries)} queries have no candidates"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rerank.evaluation.crossed import crossed_difference, paired
-from rerank.evaluation.measures import Evaluator, Qrels, Run
 from rerank.evaluation.significance import (
     ROUNDING,
     Correction,
@@ -126,10 +125,3 @@ def corrected(comparisons: Sequence[Comparison], correction: Correction) -> list
     """Correct the p-values for the number of comparisons, undefined ones included."""
     p = correct([one.p for one in comparisons], correction).tolist()
     return [replace(one, p_corrected=value) for one, value in zip(comparisons, p, strict=True)]
-
-
-def run_difference(run: Run, first: Run, qrels: Qrels, measure: str, against: str = "first stage") -> Comparison:
-    """Compare a ranking with another in a measure of quality."""
-    values = Evaluator(qrels, measure)
-    ours, theirs = values(run, "the ranking").values, values(first, against).values
-    return compare_values(("the ranking", against), str(values.measures[0]), ours, theirs)

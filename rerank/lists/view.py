@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter, new_lists
 from rerank.retrieval.runs import RunTable
-from rerank.storage.arrow import Array, blocks, ranges, taken, write_arrow
+from rerank.storage.arrow import Array, ranges, taken, write_arrow
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -306,11 +306,6 @@ class Lists:
             chosen = chosen.astype(np.int64)  # an empty list is one of floats to NumPy
         positions = np.arange(len(self))[chosen]
         return Lists(self.store, self.queries[positions], self.starts[positions], self.lengths[positions])
-
-    def in_blocks(self, rows: int) -> Iterator[Lists]:
-        """Yield the lists in blocks of about this many candidates."""
-        for first, last in blocks(self.offsets, rows):
-            yield self.select(np.arange(first, last))
 
     def top(self, depth: int) -> Lists:
         """Cut every list to its best ``depth`` candidates."""

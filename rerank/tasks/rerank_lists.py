@@ -55,7 +55,7 @@ def rerank_lists(
     Raises:
         UserError: no such model or lists, or lists that lack what the model reads.
     """
-    from rerank.evaluation.paired import run_difference
+    from rerank.evaluation.compare import compare_runs
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
@@ -88,9 +88,10 @@ def rerank_lists(
         check_scoring(scorer, precision, token_budget)
     scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")
     run = chosen.run(scores)
-    judged = {query: grades for query, grades in (chosen.qrels or {}).items() if grades}
+    judged = any((chosen.qrels or {}).values())
     if state.is_main_process and judged and (order := chosen.store.order) is not None:
-        log.info("%s", run_difference(run, chosen.run(order), judged, "nDCG@10", f"first stage {order}"))
+        first = f"first stage {order}"
+        log.info("%s", *compare_runs(chosen, {"the ranking": scores, first: order}, "nDCG@10", first).compared)
     if trained_on:
         said = "%s was trained on %d of these %d queries, so its measures flatter it"
         log.warning(said, model, len(trained_on), len(chosen))

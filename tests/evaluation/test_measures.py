@@ -171,7 +171,7 @@ def test_missing_queries_score_zero_and_are_counted_aloud(caplog: pytest.LogCapt
 def test_negative_grades_are_counted_aloud_and_not_for_infap(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "rerank"):
         evaluate({"q": {"a": 1.0}}, {"q": {f"d{i}": -1 for i in range(4321)} | {"a": 1}}, "AP")
-    assert caplog.messages == ["4321 judgments with a negative grade count as 0"]
+    assert caplog.messages == ["4321 judgments with a negative grade count as not judged"]
     with pytest.raises(UserError, match="infAP"):
         evaluate({"q": {"a": 1.0}}, {"q": {"a": -1}}, "infAP")
 

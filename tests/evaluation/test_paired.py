@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rerank.evaluation.paired import Comparison, compare_values, run_difference
+from rerank.evaluation.paired import Comparison, compare_values
 
 VALUES = st.lists(st.floats(0, 1), min_size=2, max_size=30)
 
@@ -37,11 +37,3 @@ def test_one_query_has_no_verdict_and_equal_rankings_have_no_difference() -> Non
     same = compared(np.array([[0.5, 0.25]]), np.array([[0.5, 0.25]]), "start bm25 + dense")
     assert not one.verdict and str(one).endswith("difference +0.2500 (1 query)")
     assert same.verdict == "no difference" and ", start bm25 + dense 0.3750," in str(same)
-
-
-def test_rankings_are_compared_on_the_same_queries() -> None:
-    """Reciprocal ranks are 1 and 1/2 against 1/2 and 1/2."""
-    qrels = {"a": {"x": 1}, "b": {"x": 1}}
-    good, bad = {"x": 2.0, "y": 1.0}, {"x": 1.0, "y": 2.0}
-    found = run_difference({"a": good, "b": bad}, {"a": bad, "b": bad}, qrels, "RR")
-    assert (found.ours, found.theirs, found.difference, found.queries) == (0.75, 0.5, 0.25, 2)
