@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError, nearest, one_line
 from rerank.settings.described import Described, find_class
-from rerank.settings.ranges import WORDS, check_arguments
+from rerank.settings.ranges import annotations_of, check_arguments, check_value
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -133,15 +135,14 @@ def _explain(message: str, parser: ArgumentParser, classes: Mapping[str, Mapping
             return f"{key}: {kind} needs {found[1].strip()}; give --{key}.{first}{see}"
         listed = ", ".join(f"--{name}".replace("_", "-") for name in found[1].split(", "))
         return f"{listed}: needed{', here or in a --config FILE' * ('--config' in parser._option_string_actions)}{see}"
-    types = r"(?:Expected an?|Not a valid) (<class '\w+'>|typing\.Literal\[.*?\]|subclass of \w+(?=\. Got value: None))"
-    if found := re.search(types, cause):
-        words = {kind.__name__: word for kind, word in WORDS.items()}
-        expected = re.sub(r"<class '(\w+)'>", lambda kind: words.get(kind[1], kind[1]), found[1])
-        expected = expected.replace("subclass of", "a")
-        expected = re.sub(r", (?=[^,]*$)", " or ", re.sub(r"typing\.Literal|['\[\]]", "", expected))
-        given = re.findall(r"(?:Got value: |val='|Given value: )([^\s')]+)", inner)
-        shown = "" if not given else f", not {'null' if given[-1] == 'None' else given[-1]}"
-        return f"{key}: expected {expected}{shown}{see}"
+    if found := re.search(r".*(?:Got value: |Given value: |val=')(.*?)(?:'\)| - | Subclass|$)", inner):
+        value: Any = found[1]
+        owner: Any = find_class(path, object, key) if path else None
+        hints = {action.dest: getattr(action, "_typehint", action.type) for action in parser._actions}
+        hint = hints.get(key) if owner is None else annotations_of(owner).get(key.rpartition(".")[2])
+        with suppress(ValueError, SyntaxError):
+            value = ast.literal_eval(value)
+        check_value(key, value, hint)
     return f"{f'{key}: ' * bool(key)}{cause}{see}"
 
 

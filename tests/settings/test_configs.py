@@ -41,11 +41,7 @@ def test_merged_sets_dotted_key(key: str, way: list[str]) -> None:
     for part in way:
         found = found[part]
     assert found == 7
-    if key.startswith("loss.relaxation."):
-        assert settings["loss"]["init_args"]["relaxation"]["class_path"] == "SmoothI"
-        assert settings["loss"]["init_args"]["measure"] == "nDCG"
-    others = {name for name in BASE if name != key.split(".")[0]}
-    assert all(settings[name] == BASE[name] for name in others)
+    assert all(settings[name] == BASE[name] for name in BASE if name != way[0])
 
 
 def test_merged_updates_mappings_and_replaces_classes() -> None:
