@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -52,8 +51,8 @@ def render_page(
 ) -> str:
     """Render a page: tables and, of measures of quality, differences and rankings query by query.
 
-    Text enters it through the template, which escapes it, or as JSON without characters that HTML interprets. The
-    page's security policy blocks other scripts and anything that would be loaded.
+    Text enters it through the template, which escapes it, also in JSON. The page's security policy blocks other scripts
+    and anything that would be loaded.
     """
     data = None
     if any(measure.NAME not in COUNTS for measure in values[baseline].measures):
@@ -65,7 +64,6 @@ def render_page(
         version=__version__,
         data=data,
         left_out=[query for i, query in enumerate(data["queries"]) if i not in data["shown"]] if data else [],
-        json=None if data is None else safe_json(data),
         style=style,
         script=script,
         style_hash=_hash(style),
@@ -74,17 +72,12 @@ def render_page(
     return page.encode("utf-8", "replace").decode()
 
 
-def safe_json(data: Any) -> str:
-    """Return JSON in ASCII without ``<``, ``>`` and ``&``, so that nothing in it can end a script element."""
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
 @functools.cache
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.tests["best"] = lambda cell: isinstance(cell, Best)
     return environment.from_string(_part("page.html"))
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rerank.evaluation.crossed import crossed_difference, paired
-from rerank.evaluation.significance import cohens_d, correct, p_value
+from rerank.evaluation.significance import Correction, cohens_d, correct, p_value
 
 few = settings(max_examples=30, deadline=None)
 values = st.lists(st.integers(-8, 8).map(lambda i: i / 8), min_size=3, max_size=12).map(np.array)
@@ -90,15 +92,15 @@ def test_corrections_are_their_formulas() -> None:
     assert correct(p, "none").tolist() == p
 
 
-@given(p_values, st.sampled_from(["none", "bonferroni", "holm"]), st.randoms())
-def test_undefined_p_values_stay_so_and_count_as_one(p: list[float], method: str, random: object) -> None:
-    corrected = correct(p, method)  # type: ignore[arg-type]
+@given(p_values, st.sampled_from(get_args(Correction)), st.randoms())
+def test_undefined_p_values_stay_so_and_count_as_one(p: list[float], method: Correction, random: Random) -> None:
+    corrected = correct(p, method)
     assert np.isnan(corrected).tolist() == [math.isnan(value) for value in p]
-    ones = correct([1.0 if math.isnan(value) else value for value in p], method)  # type: ignore[arg-type]
+    ones = correct([1.0 if math.isnan(value) else value for value in p], method)
     np.testing.assert_array_equal(corrected[~np.isnan(corrected)], ones[~np.isnan(corrected)])
     order = list(range(len(p)))
-    random.shuffle(order)  # type: ignore[attr-defined]
-    np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])  # type: ignore[arg-type]
+    random.shuffle(order)
+    np.testing.assert_array_equal(correct([p[i] for i in order], method), corrected[order])
 
 
 def test_intervals_and_tests_ignore_the_order_of_queries() -> None:

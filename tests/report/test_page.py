@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from rerank.collections import read_qrels
 from rerank.commands.cli import run
 from rerank.evaluation.render import Section, queries_sentence
 from rerank.lists.build import ORDER
-from rerank.report.page import LENGTH, QUERIES, TOP, most_changed, render_page, safe_json
+from rerank.report.page import LENGTH, QUERIES, TOP, most_changed, render_page
 from rerank.retrieval.runs import Run, Scored, read_run
 from tests.evaluation.tables import per_query
 from tests.report.conftest import NAME
@@ -67,13 +66,6 @@ def test_counts_alone_have_no_query_by_query() -> None:
     page = parsed(render_page("made", [], {"a": made, "b": made}, "a", {}, {}))
     assert len(list(page.iter("script"))) == 1, "no data"
     assert queries_sentence(made) == "3 queries."
-
-
-@given(st.recursive(st.text() | st.none() | st.integers(), lambda inner: st.lists(inner), max_leaves=5))
-def test_json_survives_and_means_nothing_in_html(value: Any) -> None:
-    text = safe_json(value)
-    assert json.loads(text) == value
-    assert text.isascii() and not set("<>&") & set(text)
 
 
 @settings(max_examples=25)
