@@ -1,10 +1,9 @@
-"""Render tables for the terminal, Markdown, LaTeX and HTML."""
+"""Render tables for the terminal, Markdown and LaTeX."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 import pandas as pd
@@ -78,16 +77,6 @@ def latex(sections: Sequence[Section]) -> str:
         frame = section.frame(_in_latex, r"\textbf{{{}}}")
         tables.append(frame.to_latex(index=False, escape=False, caption=caption, column_format=columns))
     return "\n".join(tables)
-
-
-def html(sections: Sequence[Section]) -> str:
-    """Render tables as HTML."""
-    with pd.option_context("display.max_colwidth", None):
-        return "".join(
-            section.frame(escape, "<b>{}</b>").to_html(index=False, escape=False, border=0)
-            + f"<div>{escape(' '.join(section.caption))}</div>"
-            for section in sections
-        )
 
 
 def _in_latex(text: str) -> str:

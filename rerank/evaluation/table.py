@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,7 @@ class Table:
         return render.latex(self.sections())
 
     def _repr_html_(self) -> str:
-        return render.html(self.sections())
+        return f"<pre>{escape(str(self))}</pre>"
 
     def caption(self) -> list[str]:
         """State the queries, the policy for empty ones, gain, ties, tests and correction."""

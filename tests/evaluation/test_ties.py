@@ -84,9 +84,3 @@ def test_first_stage_has_one_value_everywhere(tmp_path: Path) -> None:
     table = rerank.evaluate(lists, {"ours": -lists.column("engine")}, measures="RR", baseline="engine")
     assert f"engine: {ties} documents have the score of the one before; ties are broken by document id" in str(table)
     assert f"ours: {ties} documents" in str(table), "ties of arrays are broken and counted like those of runs"
-
-
-def test_constant_scores_rank_by_document_id() -> None:
-    frame = {"query_id": [1] * 5, "doc_id": [*"abcde"], "grade": [10, 0, 0, 1, 5], "bm25": [5, 4, 3, 2, 1]}
-    found = rerank.evaluate(rerank.Lists.from_dataframe(frame), {"constant": [1.0] * 5}, "nDCG@10")
-    assert found["constant", "nDCG@10"] == pytest.approx(0.6957, abs=1e-4)

@@ -16,7 +16,6 @@ import yaml
 import rerank
 from rerank import losses, relaxations
 from rerank.errors import UserError
-from rerank.evaluation.measures import parse_measures
 from rerank.features.letor import LetorData
 from rerank.lists.data import ListsData
 from rerank.lists.folds import FoldsData
@@ -163,4 +162,3 @@ def test_valid_values_pass() -> None:
     check({**PLAIN, "optimization": {"max_grad_norm": None, "warmup": 1, "head_lr": 0}})
     assert str(Range(0, 1)) == "in [0, 1]"
     assert str(Range(0, 1, without_low=True, without_high=True)) == "in (0, 1)"
-    parse_measures("P@10 AP(rel=2) SetF(beta=0.5) nDCG@1000 IPrec@0 Success@5")
