@@ -40,7 +40,7 @@ class PerQuery:
         queries: query ids, one per column of ``values``, in the order of the qrels.
         values: ``[measures, queries]`` float64; NaN if ``drop`` leaves a query out.
         missing: queries without documents in the run; they score 0.
-        without_relevant: ``[measures, queries]`` bool, queries without documents that are relevant for the measure.
+        lacking: by measure, the number of queries without documents that are relevant for it.
         empty: policy for those, ``"drop"``, ``"0"`` or ``"1"``.
     """
 
@@ -48,7 +48,7 @@ class PerQuery:
     queries: tuple[str, ...]
     values: np.ndarray
     missing: tuple[str, ...]
-    without_relevant: np.ndarray
+    lacking: dict[str, int]
     empty: Empty
 
     def __getitem__(self, measure: str | Measure) -> np.ndarray:
@@ -64,11 +64,6 @@ class PerQuery:
 
         values = dict(zip(map(str, self.measures), self.values, strict=True))
         return pd.DataFrame({"query_id": list(self.queries), **values})
-
-    @property
-    def lacking(self) -> dict[str, int]:
-        """Numbers of queries without documents that are relevant, by measure."""
-        return dict(zip(map(str, self.measures), self.without_relevant.sum(axis=1).tolist(), strict=True))
 
     @property
     def mean(self) -> dict[str, float]:
@@ -96,7 +91,7 @@ def pool(tables: Sequence[PerQuery]) -> PerQuery:
         queries=queries,
         values=np.concatenate([table.values for table in tables], axis=1),
         missing=tuple(query for table in tables for query in table.missing),
-        without_relevant=np.concatenate([table.without_relevant for table in tables], axis=1),
+        lacking={name: sum(table.lacking[name] for table in tables) for name in first.lacking},
     )
 
 
@@ -122,8 +117,8 @@ class Evaluator:
         self.measures = tuple(parse_measures(measures))
         self.empty = empty
         self.queries = tuple(qrels)
-        lacking = [[_lacks_relevant(measure, grades) for grades in qrels.values()] for measure in self.measures]
-        self.without_relevant = np.array(lacking)
+        self._lacks = np.array([[_lacks_relevant(one, grades) for grades in qrels.values()] for one in self.measures])
+        self.lacking = dict(zip(map(str, self.measures), self._lacks.sum(axis=1).tolist(), strict=True))
         if negative := sum(grade < 0 for grades in qrels.values() for grade in grades.values()):
             if any(measure.NAME == "infAP" for measure in self.measures):
                 raise UserError("measure infAP: gives grade -1 a meaning of its own, but it means not judged here")
@@ -152,8 +147,8 @@ class Evaluator:
         for metric in (metric for scorer in self._scorers for metric in scorer.iter_calc(ranked)):
             values[rows[metric.measure], column[metric.query_id]] = metric.value
         policy = np.array([measure.NAME not in COUNTS for measure in self.measures])
-        values[self.without_relevant & policy[:, None]] = np.nan if self.empty == "drop" else float(self.empty)
-        return PerQuery(self.measures, self.queries, values, missing, self.without_relevant, self.empty)
+        values[self._lacks & policy[:, None]] = np.nan if self.empty == "drop" else float(self.empty)
+        return PerQuery(self.measures, self.queries, values, missing, self.lacking, self.empty)
 
 
 def evaluate(

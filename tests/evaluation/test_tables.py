@@ -83,7 +83,7 @@ def test_text_marks_what_is_significant() -> None:
 
 def test_caption_states_queries_policy_gain_tests_and_correction(found: Table) -> None:
     caption = " ".join(found.caption())
-    empty = dict(zip(found.measures, found.first.without_relevant.sum(axis=1).tolist(), strict=True))
+    empty = found.first.lacking
     assert f"30 queries; those without relevant documents ({empty['nDCG@5']} for nDCG@5," in caption
     assert f"{empty['AP(rel=2)']} for AP(rel=2)) are left out." in caption
     assert "nDCG has linear gain, as trec_eval." in caption

@@ -153,7 +153,6 @@ def test_table_and_differences_weigh_queries_alike_if_folds_differ_in_size() -> 
         if group.fold == 2:
             test = one.test
             kept = {"queries": test.queries[: QUERIES // 2], "values": test.values[:, : QUERIES // 2] / 2}
-            kept["without_relevant"] = test.without_relevant[:, : QUERIES // 2]
             outcomes[group] = replace(one, test=replace(test, **kept))
     for fold in (1, 2):  # the first stage is as good as a method
         one, first = outcomes[Group("middle", fold, SEEDS[0])], Group(FIRST_STAGE, fold, SEEDS[0])
