@@ -80,8 +80,10 @@ def _relevant(judged: Mapping[str, int]) -> list[str]:
 
 def _one_document(tables: Sequence[pa.Table], ids: set[str]) -> set[str]:
     """Return the ids that do not stand for several texts in the tables: collections often use the same ids."""
+    if not ids:
+        return ids
     tables = [table.select(["doc_id", "text"]).cast(DOCUMENT) for table in tables if "text" in table.column_names]
-    if not ids or not tables:
+    if not tables:
         return ids
     values = pa.array(ids, pa.large_string())
     there = pa.concat_tables(table.filter(pc.is_in(table["doc_id"], value_set=values)) for table in tables)
