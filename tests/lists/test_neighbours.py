@@ -110,7 +110,7 @@ def test_leakage_groups_keep_related_queries_together(tmp_path: Path, caplog: py
     assert alone.validation is not None and found.validation is not None
     assert seen_queries(alone.validation.qrels or {}, [alone.train.qrels or {}])
     assert not seen_queries(found.validation.qrels or {}, [found.train.qrels or {}])
-    with pytest.raises(UserError, match="expected auto or none"):
+    with pytest.raises(UserError, match="expected 'auto' or 'none'"):
         check(["--data=ListsData", f"--data.train={tmp_path / 'lists'}", "--data.leakage_groups=some of it"])
     test = FoldsData(str(tmp_path / "lists"), 1, 3).splits(1).test
     assert test is not None and test.query_ids == [f"q{i}" for i in np.flatnonzero(drawn_folds(lists, 3, 0) == 0)]
