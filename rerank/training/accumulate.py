@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rerank import stops
 from rerank.errors import UserError
-from rerank.kernels.memory import free_memory, kept, out_of_memory, sent
+from rerank.kernels.memory import free_memory, kept, out_of_memory, return_freed, sent
 from rerank.kernels.precision import Precision, autocast
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 UNLIMITED = 1 << 62
 """Stands for any number of tokens."""
+
+CHUNKS = 6
+"""Checkpointed chunks on a CPU after which freed memory is returned."""
 
 
 class StepResult(NamedTuple):
@@ -176,6 +179,9 @@ class GradientAccumulator:
                 final = number == len(chunks)  # the first in the backward pass, so that its graph is kept
                 with self._sync(last and final):
                     parts.append(self.model(on_device, cached and not final))
+                if cached and number % CHUNKS == 0 and self.accelerator.device.type == "cpu":
+                    return_freed()
+                    parts[-1].register_hook(lambda _: return_freed())  # when its backward pass begins
         order = torch.from_numpy(np.argsort(np.concatenate(chunks), kind="stable"))
         with self._sync(last):
             scores = torch.cat(parts).index_select(0, sent(order, self.accelerator.device))
