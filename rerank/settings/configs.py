@@ -98,7 +98,11 @@ def merged(base: Any, over: Any, where: str = "", dotted: bool = True) -> Any:
         where: beginning of errors: the file, and the keys above.
         dotted: False if dots belong to names.
     """
-    if not isinstance(over, Mapping) or "class_path" in over:
+    is_class = isinstance(over, str) or (isinstance(over, Mapping) and "class_path" in over)
+    if is_class and isinstance(base, Mapping) and base and "class_path" not in base:  # its arguments came first
+        found = {"class_path": over} if isinstance(over, str) else _expanded(over)
+        return found | {"init_args": {**base, **found.get("init_args", {})}}
+    if is_class or not isinstance(over, Mapping):
         return _expanded(over)
     base = {"class_path": base} if isinstance(base, str) else {} if base is None else base
     if not isinstance(base, Mapping):

@@ -60,7 +60,9 @@ def _decoded(path: str | Path) -> Iterator[str]:
                 yield line.decode("utf-8" if number > 1 else "utf-8-sig")
             except UnicodeDecodeError as error:
                 wrong = f"byte {error.object[error.start]:#x} is not UTF-8"
-                raise UserError(f"{path}:{number}: {wrong}; save the file as UTF-8") from error
+                raise UserError(
+                    f"{path}:{number}: {wrong}; save it as UTF-8 (or, if compressed, end its name in .gz)"
+                ) from error
 
 
 def plain_name(path: Path) -> Path:

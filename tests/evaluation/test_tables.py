@@ -66,6 +66,11 @@ def test_csv_files_round_trip(found: Table) -> None:
         pd.testing.assert_frame_equal(read, expected, check_exact=True)
 
 
+def test_table_formats_follow_the_suffix(found: Table) -> None:
+    shown = {suffix: format_of(f"table{suffix}", TABLE_FORMATS)(found) for suffix in (".md", ".tex", ".txt")}
+    assert shown[".txt"] == found.text() and "| --- |" in shown[".md"] and r"\toprule" in shown[".tex"]
+
+
 def test_format_of_refuses_other_suffixes() -> None:
     for formats, name in [(TABLE_FORMATS, "table.doc"), (QUERY_FORMATS, "queries.json")]:
         with pytest.raises(UserError, match="the name must end in"):
