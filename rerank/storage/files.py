@@ -18,11 +18,13 @@ from typing import IO, Any
 from rerank.errors import NotFoundError, UserError, one_line
 
 COMPRESSED = (".gz", ".zst", ".bz2")
+CODECS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+"""Codec of a file that begins with these bytes."""
 
 
 @contextmanager
 def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading, decompressed if its name says that it is compressed.
+    """Open a file for reading, decompressed if its first bytes say that it is compressed.
 
     Raises:
         UserError: no such file, or one that cannot be decompressed.
@@ -32,7 +34,10 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     if not os.path.isfile(path):
         raise NotFoundError(f"{path}: no such file")
     try:
-        with io.BufferedReader(pa.input_stream(path)) as file:
+        with open(path, "rb") as file:
+            start = file.read(4)
+        codec = next((codec for mark, codec in CODECS.items() if start.startswith(mark)), None)
+        with io.BufferedReader(pa.input_stream(path, compression=codec)) as file:
             yield file
     except OSError as error:
         if isinstance(error, UserError):
@@ -60,9 +65,7 @@ def _decoded(path: str | Path) -> Iterator[str]:
                 yield line.decode("utf-8" if number > 1 else "utf-8-sig")
             except UnicodeDecodeError as error:
                 wrong = f"byte {error.object[error.start]:#x} is not UTF-8"
-                raise UserError(
-                    f"{path}:{number}: {wrong}; save it as UTF-8 (or, if compressed, end its name in .gz)"
-                ) from error
+                raise UserError(f"{path}:{number}: {wrong}; save the file as UTF-8") from error
 
 
 def plain_name(path: Path) -> Path:
