@@ -19,9 +19,6 @@ from rerank.retrieval.runs import Run, read_run
 from rerank.stops import Stopped, name_of
 from rerank.training.run_folder import TEST_RUN
 
-GRACE = 25.0
-"""Seconds that trials have to write their checkpoints when the experiment is stopped."""
-
 
 class Experiment:
     """Runs a plan: a finished trial is not trained again, and test lists are ranked by the chosen trials only.
@@ -158,7 +155,7 @@ class Experiment:
         for future in running:
             future.cancel()
         workers.stop(signal.SIGTERM)
-        wait(running, timeout=GRACE)
+        wait(running)  # a step may take a minute; a second signal stops at once
         trained = sum(trial.results() is not None for trial in self._every)
         said = f"stopped by {by}; {trained} of {len(self._every)} runs are trained; the same command resumes {output}"
         raise Stopped(stop.number, said) from None
