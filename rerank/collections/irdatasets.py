@@ -110,13 +110,17 @@ def _downloads(handler: Any, place: Path | None = None) -> Iterator[tuple[Any, P
                     yield from _downloads(inner, extracted if extracted.is_absolute() else place)
 
 
+LONGEST = 300
+"""Characters of an error of ir_datasets that is shown; those of failed downloads have up to 900."""
+
+
 @contextmanager
 def _available(name: str) -> Iterator[None]:
     """Say in one line that ir_datasets could not get its files."""
     try:
         yield
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-        reason = one_line(error) if len(str(error)) <= 100 else type(error).__name__
+        reason = one_line(error) if len(str(error)) <= LONGEST else type(error).__name__
         raise UserError(
             f"{name}: ir_datasets cannot get its files ({reason}); see where they go with rerank retrieve --check"
         ) from error

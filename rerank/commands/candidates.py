@@ -28,7 +28,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
     """
     searches = bm25 or search != Search()
     if check:
-        found = list(retrieve_inputs(**options | {"search": search if searches else None}))
+        found = dict.fromkeys(retrieve_inputs(**options | {"search": search if searches else None}))
         print("\n".join(f"{name}: missing: {advice}" if advice else f"{name}: ok" for name, advice in found))
         sys.exit(any(advice for _, advice in found))
     stored = retrieve_lists(output=output, search=search if searches else None, **options)

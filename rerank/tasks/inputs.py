@@ -84,7 +84,8 @@ def _index(name: str) -> str:
         return "neither a folder nor one of Pyserini's prebuilt indexes"
     about, folder = TF_INDEX_INFO[name], Path(get_cache_home()) / "indexes"
     size = tqdm.format_sizeof(about["size compressed (bytes)"], "B")
-    return "" if any(folder.glob(f"*.{about['md5']}")) else f"{folder}, {size} from {about['urls'][0]}"
+    place = folder / f"{Path(about['urls'][0]).name.removesuffix('.tar.gz')}.{about['md5']}"
+    return "" if any(folder.glob(f"*.{about['md5']}")) else f"{place}, unpacked; {size} from {about['urls'][0]}"
 
 
 def _local_or_hub(name: str, kind: str) -> str:

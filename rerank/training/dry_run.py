@@ -16,6 +16,7 @@ import numpy as np
 from rerank.lists.data import Splits
 from rerank.models.vectors.trees import Trees
 from rerank.progress import duration, log
+from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.run_folder import RunFolder
@@ -47,7 +48,10 @@ def dry_run(config: TrainConfig, output: str) -> str:
     trial = replace(config, epochs=1, steps_per_epoch=3, patience=None, select_epoch_by=None, test=False, tracker=[])
     with TemporaryDirectory() as folder, _quiet():
         trainer = Trainer(RunFolder(Path(folder) / "run", trial, Splits(splits.train, few, None)))
-        trainer.run()
+        try:
+            trainer.run()
+        except Stopped as stop:
+            raise Stopped(stop.number, "the dry run was stopped") from None
         lines = [json.loads(line) for line in trainer.folder.metrics.read_text().splitlines()]
     first, _, last, measured = lines
     size = trainer.batches.batch_size

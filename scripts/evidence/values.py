@@ -57,7 +57,6 @@ def features(condition: str, loss: str) -> pd.DataFrame:
     return table.filter(regex=r"^\d+$").rename(columns=int)
 
 
-@functools.cache
 def claims() -> pd.DataFrame:
     """Return rankings of SciFact's test claims, and if training has seen a relevant abstract of each."""
     table = results("scifact").set_index("query").drop(columns=["collection", "fold", "seed"])
