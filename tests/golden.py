@@ -127,7 +127,6 @@ def first_stages(data: Path, work: Path) -> dict[str, list[float]]:
     """Measure BM25 on every query of Cranfield and of SciFact's test claims."""
     import rerank
 
-    os.environ["IR_DATASETS_HOME"] = str(data / "ir_datasets")  # read when ir_datasets is first imported
     found = {}
     for name, collection in (("Cranfield", "cranfield"), ("SciFact", f"beir:{data}/scifact/test")):
         lists = rerank.retrieve(collection, output=work / name)
@@ -160,6 +159,7 @@ def record() -> None:
     values: dict[str, Any] = {"processor": processor(), "torch": torch.__version__}
     with tempfile.TemporaryDirectory() as work:
         os.environ["RERANK_HOME"] = f"{work}/home"
+        os.environ["IR_DATASETS_HOME"] = f"{os.environ['RERANK_DATA']}/ir_datasets"  # before ir_datasets is imported
         for name, compute in GROUPS.items():
             (Path(work) / name).mkdir()
             values[name] = compute(Path(os.environ["RERANK_DATA"]), Path(work) / name)

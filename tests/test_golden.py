@@ -28,6 +28,7 @@ def test_golden_digits_do_not_move(group: str, tmp_path: Path, monkeypatch: pyte
     if (data := os.environ.get("RERANK_DATA")) is None:
         pytest.skip("RERANK_DATA names no folder with MQ2008, scifact and ir_datasets")
     monkeypatch.setenv("RERANK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("IR_DATASETS_HOME", f"{data}/ir_datasets")  # before ir_datasets is imported
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     compute: Callable[[Path, Path], dict[str, list[float]]] = GROUPS[group]
