@@ -71,8 +71,8 @@ def keep_freed() -> None:
 def return_freed() -> None:
     """Return the memory that this process has freed to the system, if the C library is glibc.
 
-    A checkpointed pass leaves small parts of its graph between the large blocks that it frees, so that glibc hardly
-    uses these again: the memory of a list grew with its documents.
+    A checkpointed pass leaves small parts of its graph between the large blocks that it frees. glibc hardly uses such
+    blocks again, so that the memory of a list would grow with its documents.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)

@@ -101,7 +101,7 @@ def merged(base: Any, over: Any, where: str = "", dotted: bool = True) -> Any:
     is_class = isinstance(over, str) or (isinstance(over, Mapping) and "class_path" in over)
     if is_class and isinstance(base, Mapping) and base and "class_path" not in base:  # its arguments came first
         found: Settings = _expanded({"class_path": over} if isinstance(over, str) else over)
-        return found | {"init_args": {**base, **found.get("init_args", {})}}
+        return found | {"init_args": {**base.get("init_args", base), **found.get("init_args", {})}}
     if is_class or not isinstance(over, Mapping):
         return _expanded(over)
     base = {"class_path": base} if isinstance(base, str) else {} if base is None else base

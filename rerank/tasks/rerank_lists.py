@@ -93,6 +93,6 @@ def rerank_lists(
         first = f"first stage {order}"
         log.info("%s", *compare_runs(chosen, {"the ranking": scores, first: order}, "nDCG@10", first).compared)
     if trained_on:
-        said = "%s was trained on %d of these %d queries, so its measures flatter it"
+        said = "%s was trained on %d of these %d queries, so its measures are optimistic"
         log.warning(said, model, len(trained_on), len(chosen))
     return as_run(run)

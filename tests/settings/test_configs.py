@@ -64,6 +64,7 @@ def write(path: Path, content: dict[str, Any], **more: Any) -> Path:
 def test_read_config_keeps_arguments_above_their_class(tmp_path: Path) -> None:
     nested = merged({}, {"loss": {"relaxation.alpha": 3}, "loss.relaxation": "SmoothI"})
     assert nested == {"loss": {"relaxation": {"class_path": "SmoothI", "init_args": {"alpha": 3}}}}
+    assert merged({"loss": {"init_args": {"alpha": 3}}}, {"loss": "ApproxNDCG"})["loss"]["init_args"] == {"alpha": 3}
     file = {"loss.alpha": 3, "loss": "ApproxNDCG", "model.hidden": [4], "model": {"class_path": "MLP"}}
     found = read_config(write(tmp_path / "x.yaml", file))
     assert found["loss"] == {"class_path": "ApproxNDCG", "init_args": {"alpha": 3}}
