@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rerank.errors import UserError
 from rerank.kernels.flat_attention import SEEN, AttentionCall, Sequences, attend
 
 OWN_CODE = ("albert", "data2vec-text", "distilbert", "ernie", "roberta-prelayernorm", "xlm-roberta-xl")
@@ -94,7 +95,7 @@ def attention(
     """Compute attention as Transformers calls it: of padded texts PyTorch's own.
 
     Raises:
-        NotImplementedError: arguments that are not known for texts end to end.
+        UserError: arguments that are not supported without padding.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -102,7 +103,9 @@ def attention(
         others |= {"dropout": dropout, "scaling": scaling}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **others)
     if more := {name for name, said in others.items() if said is not None and said is not False} - HARMLESS:
-        raise NotImplementedError(f"attention with {', '.join(sorted(more))}")
+        raise UserError(
+            f"model: its attention needs {', '.join(sorted(more))}, which is not supported; name another model"
+        )
     states, device = [query, key, value], query.device.type
     if torch.is_autocast_enabled(device):  # as PyTorch's own does
         states = [state.to(torch.get_autocast_dtype(device)) for state in states]
