@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rerank.evaluation.crossed import paired, standard_error
-from rerank.evaluation.significance import correct
+from rerank.evaluation.significance import correct, paired, standard_error
 from scripts.evidence import pages, papers, statistics, studies
 from scripts.evidence.values import ROOT
 

@@ -28,13 +28,15 @@ def evaluate(
         asked: what :func:`rerank.evaluate` takes.
     """
     from rerank.evaluation.table import QUERY_FORMATS, TABLE_FORMATS, Table, format_of
-    from rerank.report.page import evaluation_page
     from rerank.storage.files import atomic_write
 
     outputs = [(path, format_of(path, TABLE_FORMATS)) for path in table or []]
     outputs += [(json, Table.to_json)] if json else []
     outputs += [(per_query, format_of(per_query, QUERY_FORMATS))] if per_query else []
-    outputs += [(html, evaluation_page)] if html else []
+    if html:
+        from rerank.report.page import evaluation_page
+
+        outputs.append((html, evaluation_page))
     for number, (path, _) in enumerate(outputs):
         if os.path.realpath(path) in [os.path.realpath(other) for other, _ in outputs[:number]]:
             raise UserError(f"{path}: given for two outputs; name another file for one of them")

@@ -14,7 +14,7 @@ from ir_measures.measures import registry
 from rerank.collections.judgments import HIGHEST
 from rerank.errors import UserError, nearest
 from rerank.evaluation.providers import PIPELINE
-from rerank.measures.names import ALIASES, read_name
+from rerank.measures.notation import ALIASES, read_name
 
 LIMITS: dict[str, tuple[float, float]] = {
     "cutoff": (1, 1_000_000_000),

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rerank.evaluation.crossed import crossed_difference, paired
 from rerank.evaluation.significance import (
     ROUNDING,
     Correction,
     Test,
     cohens_d,
     correct,
+    crossed_difference,
     p_value,
+    paired,
 )
 
 
@@ -55,8 +56,7 @@ class Comparison:
         """Interpretation of the interval; empty without one."""
         if self.interval is None:
             return "no difference" if self.queries > 1 and self.difference == 0 else ""
-        low, high = self.interval
-        return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
+        return verdict(self.interval)
 
     def __str__(self) -> str:
         """Format the numbers and their interpretation.
@@ -70,6 +70,14 @@ class Comparison:
             f"difference {shown_difference(self.difference, self.interval)} "
             f"({interval}{self.queries} quer{'y' if self.queries == 1 else 'ies'})"
         ) + (f": {self.verdict}" if self.verdict else "")
+
+
+def verdict(interval: Sequence[float] | None) -> str:
+    """Interpret the interval of a difference; empty without one."""
+    if interval is None:
+        return ""
+    low, high = interval
+    return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
 
 
 def shown_difference(difference: float, interval: Sequence[float | None] | None) -> str:

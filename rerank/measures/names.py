@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rerank.errors import UserError, nearest
 from rerank.measures.base import Measure
 from rerank.measures.binary import AP, RR, P
 from rerank.measures.graded import nDCG, nERR
+from rerank.measures.notation import ALIASES, read_name
 from rerank.settings.described import class_path, find_class
 
 if TYPE_CHECKING:
     import ir_measures
 
 MEASURES: dict[str, type[Measure]] = {kind.name: kind for kind in (P, AP, nDCG, nERR, RR)}
-LONGEST = 300
-"""Most characters of a measure with its parameters; numbers of that length are still floats."""
-
-ALIASES = {"map": "AP", "mrr": "RR", "ndcg": "nDCG", "nerr": "nERR", "precision": "P", "recall": "R", "ap": "AP"}
-ALIASES |= {"rr": "RR", "p": "P", "r": "R", "success": "Success", "hit": "Success", "hits": "Success"}
-ALIASES |= {"hit_rate": "Success", "hr": "Success"}
-"""Other names of measures, in lower case."""
 
 
 def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
@@ -63,31 +56,6 @@ def parse(measure: str | Measure | ir_measures.Measure) -> Measure:
         if not right:
             raise UserError(f"measure {text!r}: {key} must be {wanted}, not {value!r}")
     return kind(**settings)
-
-
-def read_name(text: str) -> tuple[str, dict[str, Any]]:
-    """Split ``name(key=value, ...)@cutoff`` into name and parameters."""
-    if len(text) > LONGEST:
-        raise UserError(f"measure {text[:40]!r} ...: no measure has {len(text):,} characters")
-    problem = UserError(f"measure {text!r} is not of the form nDCG@10 or AP(rel=2)@100")
-    try:
-        node = ast.parse(text, mode="eval").body
-        settings: dict[str, Any] = {}
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            settings["cutoff"] = ast.literal_eval(node.right)
-            node = node.left
-        if isinstance(node, ast.Call):
-            if node.args:
-                raise problem
-            settings = {str(word.arg): ast.literal_eval(word.value) for word in node.keywords} | settings
-            node = node.func
-    except (SyntaxError, ValueError, TypeError):  # TypeError: a list as a dictionary's key
-        raise problem from None
-    if isinstance(node, ast.Attribute):  # a user's measure: my_module.MyMeasure@10
-        return ast.unparse(node), settings
-    if not isinstance(node, ast.Name):
-        raise problem
-    return node.id, settings
 
 
 def name_of(measure: Measure) -> str:

@@ -165,7 +165,7 @@ def score_whole(scorer: Scorer, lists: Lists, inputs: Inputs | None = None, **op
     scores = score_lists(scorer, read, lists, **options)
     visible = ~lists.store.added_rows[lists.row_numbers]
     listwise = read.listwise or bool(getattr(scorer, "normalisers", ()))
-    if inputs is None and listwise and not visible.all():  # again, without what was added
+    if listwise and not visible.all():  # again, without what was added
         retrieved = (lists.store.ends - lists.store.added)[lists.queries] - lists.starts
         shown = replace(lists, lengths=np.minimum(lists.lengths, retrieved))
         scores[visible] = score_lists(scorer, scorer.inputs(shown), shown, **options | {"progress": None})

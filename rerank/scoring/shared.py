@@ -17,11 +17,8 @@ from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
-from rerank.models.columns import check_added
 from rerank.models.interpolated import Interpolated, inner_model
 from rerank.models.scorer import Scorer, score_whole
-from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.trees import Trees
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 
@@ -104,7 +101,7 @@ def score_shared(
     state = join()
     process, processes = state.process_index, state.num_processes
     with together():
-        if inputs is None and isinstance(scorer, CrossEncoder):
+        if inputs is None and isinstance(scorer, Scorer):
             inputs = scorer.inputs(lists)  # tokenised once, for all processes
         if processes == 1:
             return _scores(model, lists, inputs, precision, budget, progress)
@@ -128,10 +125,8 @@ def _scores(
         inner = model.model
         alone = None if inner is None else _scores(inner, lists, inputs, precision, budget, progress)
         return model.interpolate(lists, alone)
-    if isinstance(model, Trees):
-        check_added(lists, model.names)
+    if not isinstance(model, Scorer):
         return model.predict(lists)
-    assert isinstance(model, Scorer)
     return score_whole(model, lists, inputs, precision=precision, budget=budget, progress=progress)
 
 

@@ -20,7 +20,7 @@ from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
-from rerank.models.vectors.trees import Trees
+from rerank.models.scorer import Scorer
 from rerank.progress import heard
 from rerank.settings.parser import TRANSFORMERS
 from rerank.settings.ranges import Count, check_arguments
@@ -106,7 +106,7 @@ def train(
         "test": [_lists("test", test)] if test is not None else [],
     }
     config = TrainConfig(ListsData("", validation_fraction=share, depth=depth), model, criterion, **settings)
-    check_values(config, type(criterion) if criterion else None, trees=isinstance(model, Trees))
+    check_values(config, type(criterion) if criterion else None, trees=not isinstance(model, Scorer))
     taught = isinstance(criterion, Terms) and all(term.target != GRADES for term in criterion.terms)
     unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["lists"])
     folders = {

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from rerank.lists.data import Splits
-from rerank.models.vectors.trees import Trees
+from rerank.models.scorer import Scorer
 from rerank.progress import duration, log
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
@@ -34,14 +34,14 @@ def dry_run(config: TrainConfig, output: str) -> str:
     Raises:
         UserError: a configuration, lists, a model or an output folder that the run cannot use.
     """
-    check_values(config, type(config.loss) if config.loss else None, trees=isinstance(config.model, Trees))
+    check_values(config, type(config.loss) if config.loss else None, trees=not isinstance(config.model, Scorer))
     splits = config.data.splits(config.seed)
     RunFolder(output, config, splits).check()
     validation, test = splits.validation, splits.test if config.test else None
     for lists in filter(None, (splits.train, validation, test)):
         config.model.check(lists)
     found = f"training: {len(splits.train):,} lists of {splits.train.size:,} candidates"
-    if isinstance(config.model, Trees):
+    if not isinstance(config.model, Scorer):
         return f"{found}; trees read all of them in every round, which is not timed"
     some = validation or test
     few = None if some is None else some.select(slice(0, 1 + int(np.searchsorted(some.offsets[1:], SCORED))))

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 from rerank.errors import UserError
 from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
-from rerank.models.vectors.trees import Trees
+from rerank.models.scorer import Scorer
 from rerank.progress import is_main, log, log_file
 from rerank.storage.locks import exclusive_lock
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.results import Results
 from rerank.training.run_folder import RunFolder, as_yaml
 from rerank.training.trainer import Trainer
-from rerank.training.trees import TreeTrainer
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from rerank.training.trees import TreeTrainer
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
         UserError: a configuration that cannot work, before anything is written; a folder that holds something else or
             another run, or that another process uses; a run that fails.
     """
-    trees = isinstance(config.model, Trees)
-    check_values(config, type(config.loss) if config.loss else None, trees=trees)
+    network = isinstance(config.model, Scorer)
+    check_values(config, type(config.loss) if config.loss else None, trees=not network)
     splits = config.data.splits(config.seed)
     folder = RunFolder(output, config, splits)
     if expected not in (None, folder.fingerprint):
@@ -114,7 +115,15 @@ def fit(config: TrainConfig, output: str | Path, *, expected: str | None = None)
         log.info("%s is complete; name another output to train again", output)
         return Training(folder.path, config, folder.fingerprint, results)
     with log_file(folder.path), exclusive_lock(folder.path) if is_main() else nullcontext(), exact_float32():
-        results = folder.finished() or (TreeTrainer if trees else Trainer)(folder).run()
+        results = folder.finished() or _trainer(folder).run()
         for line in str(results).splitlines():
             log.info("%s", line)
     return Training(folder.path, config, folder.fingerprint, results)
+
+
+def _trainer(folder: RunFolder) -> Trainer | TreeTrainer:
+    if isinstance(folder.config.model, Scorer):
+        return Trainer(folder)
+    from rerank.training.trees import TreeTrainer
+
+    return TreeTrainer(folder)

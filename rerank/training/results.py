@@ -12,7 +12,7 @@ import torch
 
 from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import Evaluator, PerQuery
-from rerank.evaluation.paired import compare_values, shown_difference
+from rerank.evaluation.paired import compare_values, shown_difference, verdict
 from rerank.evaluation.weights import tune_weight
 from rerank.lists.data import Splits
 from rerank.lists.scaled import SCALED
@@ -50,14 +50,6 @@ class Measured:
     def shown(self) -> str:
         """The difference and its interval; empty without a first stage."""
         return "" if self.difference is None else shown_difference(self.difference, self.interval)
-
-    @property
-    def verdict(self) -> str:
-        """Say if the ranking is better or worse than the first stage; empty without an interval."""
-        if self.interval is None:
-            return ""
-        low, high = self.interval
-        return "better" if low > 0 else "worse, do not use it as it is" if high < 0 else "too close to call"
 
 
 @dataclass(frozen=True)
@@ -129,7 +121,7 @@ class Results:
                 against = f"  difference from {self.first_stage} [95 % interval]" if self.first_stage else ""
                 lines.append(f"{f'{split}, {found.queries} queries':<22}  {self.monitor:<6}{against}")
                 before = split
-            difference = ", ".join(filter(None, (found.shown, found.verdict)))
+            difference = ", ".join(filter(None, (found.shown, verdict(found.interval))))
             lines.append(f"  {name:<20}  {found.mean[self.monitor]:.4f}  {difference}".rstrip())
         return "\n".join(lines)
 

@@ -45,9 +45,7 @@ class Trainer:
     def __init__(self, folder: RunFolder) -> None:
         config, splits = folder.config, folder.splits
         self.config, self.splits, self.folder = config, splits, folder
-        if not isinstance(config.model, Scorer):
-            raise UserError(f"model: {type(config.model).__name__} is not a network")
-        assert config.loss is not None
+        assert isinstance(config.model, Scorer) and config.loss is not None
         self.model, self.loss = config.model, config.loss
         self.measurer = Measurer(config, splits)
         self.monitor = self.measurer.monitor

@@ -36,7 +36,8 @@ class TreeTrainer:
     def __init__(self, folder: RunFolder) -> None:
         config, splits = folder.config, folder.splits
         self.config, self.splits, self.folder = config, splits, folder
-        assert isinstance(config.model, Trees)
+        if not isinstance(config.model, Trees):
+            raise UserError(f"model: {type(config.model).__name__} cannot be trained; give a network, or trees")
         self.model: Trees = config.model
         if int(os.environ.get("WORLD_SIZE", 1)) > 1:
             raise UserError("trees are trained by one process; start one, and set model.threads")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rerank.evaluation.crossed import Crossed, crossed_difference, paired, standard_error
+from rerank.evaluation.significance import Crossed, crossed_difference, paired, standard_error
 
 
 class Design(NamedTuple):

@@ -10,8 +10,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.evaluation.crossed import crossed_difference, paired
-from rerank.evaluation.significance import Correction, cohens_d, correct, p_value
+from rerank.evaluation.significance import Correction, cohens_d, correct, crossed_difference, p_value, paired
 
 few = settings(max_examples=30, deadline=None)
 values = st.lists(st.integers(-8, 8).map(lambda i: i / 8), min_size=3, max_size=12).map(np.array)

@@ -90,6 +90,7 @@ class Trees(VectorModel):
         """
         check_lists(lists)
         self.check_trained()
+        check_added(lists, self.names)
         return np.asarray(self._predict(vectors(lists, self.names)), dtype=np.float32)
 
     def contract(self) -> dict[str, Any]:
