@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 _LOSSES = {
     "direct": ["DirectMetric"],
-    "shorthands": [
-        *("SmoothIP", "SmoothIAP", "SmoothINDCG", "NeuralNDCG", "SoftSortNDCG", "FastSoftSortNDCG"),
-        *("OptimalTransportNDCG", "ApproxP", "ApproxAP", "ApproxMRR", "ApproxNDCG"),
-        *("TwinSigmoidP", "TwinSigmoidAP", "TwinSigmoidNDCG", "TwinSigmoidNERR"),
-    ],
+    "shorthands": ["SmoothINDCG", "NeuralNDCG", "ApproxNDCG", "TwinSigmoidNDCG"],
     "listwise": ["SoftmaxCE", "ListNet", "ListMLE", "ListAP"],
     "wassrank": ["WassRank"],
     "lambda_loss": ["LambdaLoss"],

@@ -23,7 +23,9 @@ from torch import Tensor
 
 import rerank
 from rerank.kernels.memory import kept
-from rerank.losses import LambdaLoss, NeuralNDCG, load_all
+from rerank.losses import DirectMetric, LambdaLoss, NeuralNDCG, load_all
+from rerank.losses.shorthands import NDCG
+from rerank.relaxations import load_all as relaxations
 
 SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> lists in a batch
 
@@ -85,15 +87,11 @@ def seconds_of(step: Step, scores: Tensor, labels: Tensor, seconds: float, devic
     return [once() for _ in range(max(3, min(300, int(seconds / first))))]
 
 
-NDCG = ("ApproxNDCG", "TwinSigmoidNDCG", "SmoothINDCG", "NeuralNDCG", "SoftSortNDCG", "FastSoftSortNDCG")
-DIRECT = ("rerank.losses.direct", "rerank.losses.shorthands")
-
-
 def losses() -> dict[str, Step]:
-    """Make all surrogates and the direct nDCG losses, by name, as in their papers."""
-    others = [name for name, kind in load_all().items() if kind.__module__ not in DIRECT]
-    steps: dict[str, Step] = {name: load_all()[name]() for name in (*NDCG, "OptimalTransportNDCG", *others)}
-    return steps | {"NeuralNDCG": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
+    """Make nDCG with every relaxation, and all other losses, as in their papers."""
+    steps: dict[str, Step] = {f"nDCG, {name}": DirectMetric(NDCG, kind()) for name, kind in relaxations().items()}
+    steps |= {name: kind() for name, kind in load_all().items() if not issubclass(kind, DirectMetric)}
+    return steps | {"nDCG, NeuralSort": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
 
 
 def _hardware(device: str) -> str:

@@ -15,12 +15,12 @@ from rerank.errors import UserError
 from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.lists.sampling import seed_of
-from rerank.losses import DirectMetric, TwinSigmoidAP
+from rerank.losses import DirectMetric
 from rerank.losses.base import Loss
 from rerank.models.vectors.attention import SelfAttention
 from rerank.models.vectors.mlp import MLP
 from rerank.models.vectors.network import FeatureNetwork
-from rerank.relaxations import SmoothI
+from rerank.relaxations import SmoothI, TwinSigmoid
 from rerank.retrieval.runs import read_run
 from tests.builders import train, write_features, write_folds
 from tests.training.helpers import assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
@@ -38,7 +38,7 @@ def options(tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("loss", [DirectMetric("nDCG@10", SmoothI()), TwinSigmoidAP()])
+@pytest.mark.parametrize("loss", [DirectMetric("nDCG@10", SmoothI()), DirectMetric("AP", TwinSigmoid())])
 @pytest.mark.parametrize("make", [lambda: MLP(hidden=[8]), lambda: SelfAttention(8, 16, dropout=0.0)])
 def test_gradient_does_not_depend_on_budget_or_buckets(
     make: object, loss: Loss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
