@@ -19,7 +19,7 @@ from rerank.relaxations.base import Adaptive
 from rerank.relaxations.neuralsort import NeuralSort
 from rerank.relaxations.sigmoids import Approx, Gradient, TwinSigmoid
 from rerank.relaxations.smoothi import SmoothI
-from rerank.settings.ranges import CountOrZero, NotNegative, Positive, Rate
+from rerank.settings.ranges import NotNegative, Positive, Rate
 
 NDCG = "nDCG(dcg='exp-log2')"
 
@@ -51,10 +51,8 @@ class NeuralNDCG(DirectMetric):
         sinkhorn: int = 30,
         tolerance: NotNegative = 1e-6,
         transposed: bool = False,
-        samples: CountOrZero = 0,
-        beta: NotNegative = 0.1,
     ) -> None:
-        super().__init__(measure, NeuralSort(tau, sinkhorn, tolerance, transposed, samples, beta), reduction)
+        super().__init__(measure, NeuralSort(tau, sinkhorn, tolerance, transposed), reduction)
 
 
 class ApproxNDCG(DirectMetric):

@@ -154,19 +154,12 @@ class Measure(ABC):
         self, relaxation: Relaxation, scores: Tensor, labels: Tensor, mask: Tensor, seeds: Tensor | None = None
     ) -> Tensor:
         """Compute :meth:`relaxed` for checked arguments of one dtype that are zero where padded."""
-        import torch
-
-        values = []
-        for draw in relaxation.draws(scores, mask, seeds):
-            if isinstance(relaxation, RankIndicators):
-                values.append(self.from_indicators(relaxation, draw, labels, mask))
-            elif isinstance(relaxation, SoftRanks):
-                rows = places_of(self.relevant(labels) & mask)
-                batch = Batch(draw, labels, mask, rows, seeds, every=rows.shape == mask.shape)
-                values.append(self.from_ranks(relaxation, batch))
-            else:
-                raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
-        return values[0] if len(values) == 1 else torch.stack(values).mean(dim=0)
+        if isinstance(relaxation, RankIndicators):
+            return self.from_indicators(relaxation, scores, labels, mask)
+        if isinstance(relaxation, SoftRanks):
+            rows = places_of(self.relevant(labels) & mask)
+            return self.from_ranks(relaxation, Batch(scores, labels, mask, rows, seeds, every=rows.shape == mask.shape))
+        raise UserError(f"{type(relaxation).__name__} must derive from RankIndicators or SoftRanks")
 
     def check(self, relaxation: Relaxation) -> None:
         """Raise a ValueError if the relaxation is not defined for this measure."""

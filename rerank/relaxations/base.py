@@ -105,10 +105,6 @@ class Relaxation(Described, ABC):
 
     measures: tuple[str, ...] | None = None
 
-    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
-        """List the scores to rank, each ``[B, N]``; the measure is the mean over them. Defaults to the scores alone."""
-        return [scores]
-
 
 class RankIndicators(Relaxation):
     """Relaxations that give each rank r a distribution over documents: ``E[r, j]``, rows that sum to one.

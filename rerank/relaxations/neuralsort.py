@@ -9,9 +9,9 @@ from torch import Tensor
 
 from rerank.errors import UserError
 from rerank.relaxations.base import RankIndicators
-from rerank.relaxations.order import first, gumbel, lowest
+from rerank.relaxations.order import first, lowest
 from rerank.relaxations.sinkhorn import balanced_product
-from rerank.settings.ranges import CountOrZero, NotNegative, Positive
+from rerank.settings.ranges import NotNegative, Positive
 
 
 class NeuralSort(RankIndicators):
@@ -36,9 +36,6 @@ class NeuralSort(RankIndicators):
         sinkhorn: the largest number of rounds (the paper has 30, its code 50); 0 for none.
         tolerance: a list whose columns all sum to one within this is left alone from then on.
         transposed: the discount expected for a document instead of the gain expected at a rank (Eq 6); nDCG only.
-        samples: how many draws of s + beta * Gumbel noise to average the measure over; 0 for none, the scores as
-            they are.
-        beta: scale of that noise.
     """
 
     def __init__(
@@ -47,21 +44,12 @@ class NeuralSort(RankIndicators):
         sinkhorn: int = 30,
         tolerance: NotNegative = 1e-6,
         transposed: bool = False,
-        samples: CountOrZero = 0,
-        beta: NotNegative = 0.1,
     ) -> None:
         if sinkhorn < (1 if transposed else 0):
             raise UserError(f"sinkhorn must be 0 or more, and 1 or more when transposed, not {sinkhorn}")
-        self.tau, self.sinkhorn, self.tolerance = tau, sinkhorn, tolerance
-        self.transposed, self.samples, self.beta = transposed, samples, beta
+        self.tau, self.sinkhorn, self.tolerance, self.transposed = tau, sinkhorn, tolerance, transposed
         if transposed:
             self.measures = ("nDCG",)
-
-    def draws(self, scores: Tensor, mask: Tensor, seeds: Tensor | None) -> list[Tensor]:
-        if not self.samples:
-            return [scores]
-        noises = [gumbel(seeds, mask, draw).to(scores.dtype) for draw in range(self.samples)]
-        return [(scores + self.beta * noise).masked_fill(~mask, 0.0) for noise in noises]
 
     def indicators(self, scores: Tensor, mask: Tensor, depth: int) -> Tensor:
         if not self.sinkhorn:

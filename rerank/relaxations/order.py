@@ -27,25 +27,19 @@ def _mix(x: Tensor) -> Tensor:
     return x ^ _shift(x, 31)
 
 
-def uniform(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
+def uniform(seeds: Tensor | None, mask: Tensor) -> Tensor:
     """Draw uniform numbers in the open interval (0, 1), one per document: ``[B, N]`` float32, multiples of 2^-24.
 
-    A number depends on the list's seed (drawn from torch's generator if there are none), on the index of the document
-    among the real documents of its list, and on ``draw``, the number of one of several independent draws. It does not
-    depend on batch mates, padding, device and process count.
+    A number depends on the list's seed (drawn from torch's generator if there are none) and on the index of the
+    document among the real documents of its list. It does not depend on batch mates, padding, device and process count.
     """
     import torch
 
     if seeds is None:
         seeds = torch.randint(2**63 - 1, mask.shape[:1], device=mask.device)
-    streams = _mix(_mix(seeds + _GOLDEN) + draw)
+    streams = _mix(_mix(seeds + _GOLDEN))
     bits = _shift(_mix(streams[:, None] + mask.cumsum(dim=1) * _GOLDEN), 41)
     return (bits.float() + 0.5) * 2.0**-23
-
-
-def gumbel(seeds: Tensor | None, mask: Tensor, draw: int = 0) -> Tensor:
-    """Draw standard Gumbel numbers, one per document: ``-log(-log(u))`` of :func:`uniform`."""
-    return -(-uniform(seeds, mask, draw).log()).log()
 
 
 def order_of(

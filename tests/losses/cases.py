@@ -141,8 +141,6 @@ def grid() -> Iterator[Case]:
         if spec.name == "nDCG":
             make = partial(losses.DirectMetric, str(spec), NeuralSort(transposed=True))
             yield Case(f"{spec}-NeuralSort-transposed", make, plain.neural_sort_transposed(spec), atol=2e-6)
-        make = partial(losses.DirectMetric, str(spec), NeuralSort(samples=3, beta=0.3))
-        yield Case(f"{spec}-NeuralSort-samples", make, None, atol=2e-6)
 
 
 GRID = [*grid()]

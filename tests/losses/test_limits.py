@@ -21,7 +21,6 @@ LIMITS = {
     "NeuralSort": NeuralSort(tau=1e-4),
     "NeuralSort-no-sinkhorn": NeuralSort(tau=1e-4, sinkhorn=0),
     "NeuralSort-transposed": NeuralSort(tau=1e-4, transposed=True),
-    "NeuralSort-samples": NeuralSort(tau=1e-5, samples=2, beta=1e-4),
     "SoftSort": SoftSort(tau=1e-4),
     "SoftSort-adaptive": SoftSort("adaptive"),
     "FastSoftSort": FastSoftSort(strength=1e-3, beta=300),

@@ -12,7 +12,7 @@ from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.described import described
 from tests.losses.cases import INDICATORS, RANKS
 
-RELAXATIONS = [NeuralSort(samples=2), *(made for made, *_ in (*INDICATORS.values(), *RANKS.values()))]
+RELAXATIONS = [NeuralSort(sinkhorn=2), *(made for made, *_ in (*INDICATORS.values(), *RANKS.values()))]
 
 
 def test_repr_round_trips() -> None:

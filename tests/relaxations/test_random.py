@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.relaxations.order import gumbel, order_of, ranks_of, uniform
+from rerank.relaxations.order import order_of, ranks_of, uniform
 
 seeds = st.integers(-(2**63), 2**63 - 1)
 
@@ -20,16 +20,9 @@ def test_uniform_numbers_are_independent() -> None:
     assert 0 < numbers.min() < 1e-4 and 1 - 1e-4 < numbers.max() < 1
     share = torch.histc(numbers, 50, 0, 1) / numbers.numel()
     assert (share - 1 / 50).abs().max() < 6 * math.sqrt(1 / 50 / numbers.numel())
-    others = uniform(torch.arange(400), full(400, 500), draw=1)
-    pairs = [(numbers, others), (numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])]
-    for a, b in pairs:  # between draws, lists and documents
+    pairs = [(numbers[1:], numbers[:-1]), (numbers[:, 1:], numbers[:, :-1])]
+    for a, b in pairs:  # between lists and documents
         assert torch.corrcoef(torch.stack([a.flatten(), b.flatten()]))[0, 1].abs() < 5 / math.sqrt(a.numel())
-
-
-def test_gumbel_has_its_mean_and_variance() -> None:
-    noise = gumbel(torch.arange(500), full(500, 400)).double()
-    assert abs(noise.mean() - 0.57721566) < 5 * math.pi / math.sqrt(6 * noise.numel())
-    assert abs(noise.var() / (math.pi**2 / 6) - 1) < 0.03
 
 
 def test_order_shuffles_ties_evenly() -> None:
@@ -44,12 +37,12 @@ def test_order_shuffles_ties_evenly() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(seeds, min_size=1, max_size=5), st.integers(0, 3), st.data())
-def test_uniform_depends_on_seed_and_place_alone(values: list[int], draw: int, data: st.DataObject) -> None:
-    batch = uniform(torch.tensor(values), full(len(values), 6), draw)
+@given(st.lists(seeds, min_size=1, max_size=5), st.data())
+def test_uniform_depends_on_seed_and_place_alone(values: list[int], data: st.DataObject) -> None:
+    batch = uniform(torch.tensor(values), full(len(values), 6))
     places = sorted(data.draw(st.permutations(range(11)))[:6])
     mask = torch.zeros(1, 11, dtype=torch.bool)
     mask[0, places] = True
     for row, value in enumerate(values):
-        alone = uniform(torch.tensor([value]), mask, draw)
+        alone = uniform(torch.tensor([value]), mask)
         assert torch.equal(alone[0, places], batch[row])
