@@ -25,8 +25,7 @@ class Case:
     Attributes:
         name: the id of the test.
         make: the loss, from keywords of its constructor.
-        plain: its definition for one list; autograd of it is the gradient that the loss states. None if random noise
-            belongs to the places of a list, so that the order of documents matters, too.
+        plain: its definition for one list; autograd of it is the gradient that the loss states.
         shift: whether a constant added to all scores of a list changes nothing.
         distinct: the values that are drawn without ties, because ties are broken at random.
         atol: largest difference between two ways to compute it in float64.
@@ -34,7 +33,7 @@ class Case:
 
     name: str
     make: Callable[..., Loss]
-    plain: Plain | None
+    plain: Plain
     shift: bool = True
     distinct: Literal["scores", "labels and scores"] = "scores"
     atol: float = 1e-9

@@ -31,7 +31,7 @@ LIMITS = {
 SPECS = [*MEASURES[1:], Spec("P", 8, rel=2), Spec("AP", 2, rel=3), Spec("nDCG", 9), Spec("RR", 2)]
 """Without P of the whole list, which ir-measures does not have."""
 
-lists_of_grades = ranked_lists(Case("", DirectMetric, None), most=6, longest=7)
+lists_of_grades = ranked_lists(Case("", DirectMetric, torch.sum), most=6, longest=7)
 
 
 @pytest.mark.parametrize("name", LIMITS)
