@@ -83,7 +83,7 @@ def options_of(function: Callable[..., Any], argv: Sequence[str], page: Page = E
 
 
 def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
-    """Rewrite lists (``--runs A B``) and switches (``--overwrite``) as the parser reads them."""
+    """Rewrite lists (``--runs A B``) and switches (``--bm25``) as the parser reads them."""
     types = {action.dest: str(getattr(action, "_typehint", action.type)) for action in parser._actions}
     result: list[str] = []
     lists: dict[str, list[str]] = {}  # a repeated option collects all its values

@@ -15,12 +15,13 @@ from rerank.errors import UserError
 from rerank.lists.judged import check_known
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
-from rerank.lists.writer import StoreWriter, new_lists
+from rerank.lists.writer import StoreWriter
 from rerank.progress import log, tqdm
 from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.runs import Run
 from rerank.storage.arrow import Array, batched, write_arrow
+from rerank.storage.files import atomic_folder
 
 BATCH = 4096
 """Documents written at a time."""
@@ -51,10 +52,11 @@ def build_lists(
     qrels: Qrels | None = None,
     retriever: Mapping[str, Any] | None = None,
     add_relevant: bool = False,
-    keep_self: bool = False,
-    replace: bool = False,
 ) -> Lists:
     """Store the best candidates of every query of a collection, with texts and labels.
+
+    A document that is the query itself (the same id, and the query's text) is no candidate of it, as in benchmarks
+    whose queries are documents (ArguAna, Quora).
 
     Args:
         collection: where queries and documents come from.
@@ -66,9 +68,6 @@ def build_lists(
         qrels: judgments; None takes the collection's own.
         retriever: what made the run and its parameters, for the manifest.
         add_relevant: add relevant documents that the first stage missed to the lists (for training only).
-        keep_self: keep a document that is the query itself (the same id, and the query's text) among its candidates.
-            Benchmarks whose queries are documents (ArguAna, Quora) leave it out.
-        replace: replace existing lists; anything else in their place is refused.
 
     Raises:
         UserError: a run names documents that the collection does not have, or hardly any query that it has, or has
@@ -88,19 +87,19 @@ def build_lists(
     relevant = qrels if add_relevant else {}
     counts = Counter(queries=len(queries), empty_queries=sum(not query.text.strip() for query in queries))
 
-    with new_lists(folder, replace) as temporary:
+    with atomic_folder(folder) as temporary:
         progress = tqdm(queries, desc="candidates", unit=" queries", disable=None)
         rows = {id: LACKING for query in progress for id in pool.candidates(query.id, depth)[0]}
         grades = (relevant.get(query.id, {}) for query in queries)
         rows |= {id: LACKING for given in grades for id, grade in given.items() if grade > 0}
-        alike = {} if keep_self else {query.id: query.text for query in queries if query.id in rows}
+        alike = {query.id: query.text for query in queries if query.id in rows}
         rows |= {id: LACKING for query in alike for id in pool.candidates(query, depth + 1)[0]}
         reader = _Documents(collection, rows, alike, set(judged))
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, reader.batches(counts))
         check_known(collection.name, "judged documents", judged, reader.missing, len(judged))
         if reader.selves:
             pool = dataclasses.replace(pool, selves=frozenset(reader.selves))
-            message = "%s: %d queries are documents, which are left out of their lists (keep_self)"
+            message = "%s: %d queries are documents, which are left out of their lists"
             log.info(message, collection.name, len(reader.selves))
         texts = ({"query_id": [q.id for q in some], "text": [q.text for q in some]} for some in batched(queries, BATCH))
         write_arrow(temporary / "queries.arrow", QUERIES, texts)

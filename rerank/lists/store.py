@@ -65,7 +65,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def is_lists_folder(folder: Path) -> bool:
-    """Return True for a folder of ranked lists, whole or damaged, which ``--overwrite`` may replace."""
+    """Return True for a folder of ranked lists, whole or damaged."""
     try:
         return "counts" in json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError, TypeError, RecursionError):

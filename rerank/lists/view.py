@@ -19,9 +19,10 @@ from rerank.errors import UserError
 from rerank.html import ROWS, shown
 from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
-from rerank.lists.writer import StoreWriter, new_lists
+from rerank.lists.writer import StoreWriter
 from rerank.retrieval.runs import RunTable
 from rerank.storage.arrow import Array, ranges, taken, write_arrow
+from rerank.storage.files import atomic_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,12 +116,8 @@ class Lists:
 
     from_dataframe = from_dataset
 
-    def save(self, folder: str | Path, replace: bool = False) -> Lists:
+    def save(self, folder: str | Path) -> Lists:
         """Write what these lists show as a folder of their own; returns the lists opened from there.
-
-        Args:
-            folder: where.
-            replace: whether lists that are there give way; anything else in their place is refused.
 
         Raises:
             UserError: the place is taken, or a query was selected twice.
@@ -135,7 +132,7 @@ class Lists:
         retrieved = np.minimum(self.lengths, (store.ends - store.added)[self.queries] - self.starts)
         added = self.lengths - retrieved
         columns = {column: store.entry(column) for column in store.column_names}
-        with new_lists(folder, replace) as temporary:
+        with atomic_folder(folder) as temporary:
             for file, table, some in (("queries", store.queries, self.queries), ("documents", store.documents, chosen)):
                 texts = {name: taken(table.column(name), some).to_pylist() for name in table.column_names}
                 write_arrow(temporary / f"{file}.arrow", pa.schema([(name, pa.string()) for name in texts]), [texts])

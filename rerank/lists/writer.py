@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,11 @@ import numpy as np
 
 from rerank import __version__
 from rerank.collections.base import Qrels
-from rerank.errors import UserError
 from rerank.lists.columns import as_column, check_name, column_file, write_column
-from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, VERSION, is_lists_folder
+from rerank.lists.store import CANDIDATES, ENDS, MANIFEST, VERSION
 from rerank.retrieval.runs import Run, Scored, write_run
 from rerank.storage.arrow import Array, FlatFile
-from rerank.storage.files import atomic_folder, digest, write_json
-
-
-def new_lists(folder: str | Path, replace: bool = False) -> AbstractContextManager[Path]:
-    """Open a temporary folder to fill, which is renamed at the end; see `build_lists` for ``replace``."""
-    folder = Path(folder)
-    if folder.exists() and replace and not is_lists_folder(folder):
-        raise UserError(f"{folder}: holds no ranked lists, so it is not replaced; name another folder")
-    return atomic_folder(folder, replace=replace)
+from rerank.storage.files import digest, write_json
 
 
 class StoreWriter(ExitStack):

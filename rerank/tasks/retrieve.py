@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rerank.errors import UserError
 from rerank.progress import log
 from rerank.settings.ranges import Count, check_arguments
-from rerank.storage.files import check_apart
 from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, Source
 
 if TYPE_CHECKING:
@@ -75,8 +74,6 @@ def retrieve(
     qrels: Judgments | None = None,
     columns: Columns | None = None,
     add_relevant: bool = False,
-    keep_self: bool = False,
-    overwrite: bool = False,
 ) -> Lists:
     """Store candidates as ranked lists: from BM25, from other systems' runs, from both, or from existing records.
 
@@ -108,8 +105,6 @@ def retrieve(
         qrels: judgments (TREC file, BEIR TSV or collection); defaults to the collection's own.
         columns: names of the records' columns, as FIELD=COLUMN: query=question text=passage.
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
-        keep_self: keep a document that is the query itself (same id, and the query's text) among its candidates.
-        overwrite: replace an existing folder.
 
     Returns:
         The lists, without what ``add_relevant`` added.
@@ -130,12 +125,8 @@ def retrieve(
     if (collection is None) == (records is None):
         raise UserError("collection: give --collection, or --records for candidates that exist already")
     with ExitStack() as opened:
-        folder = _place(output, overwrite, opened)
+        folder = _place(output, opened)
         forms = _named(run)
-        for form in forms.values():
-            check_apart(folder, run=form)
-        inputs = {"collection": collection, "records": records, "queries": queries, "qrels": qrels}
-        check_apart(folder, **inputs, index=search and search.index)
         for name, whose, used in ((ORDER, "BM25's column", search), (DENSE, "the column of --dense", dense)):
             if used is not None and name in forms:
                 raise UserError(f"run: {whose} is called {name}, too; write --run NAME={forms[name]}")
@@ -147,7 +138,7 @@ def retrieve(
                 raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
             texts = None if queries is None else {query.id: query.text for query in _asked(queries, query_fields)}
             found = _of_records(records, judgments, columns, order, texts, depth)
-            return found if output is None else found.save(folder, overwrite)
+            return found if output is None else found.save(folder)
         if columns:
             raise UserError("columns: these name the columns of --records; leave them out for a collection")
         assert collection is not None
@@ -182,8 +173,6 @@ def retrieve(
             qrels=judgments,
             retriever=retriever,
             add_relevant=add_relevant,
-            keep_self=keep_self,
-            replace=overwrite,
         )
         return lists if output is not None else Lists.of(lists.store.in_memory())
 
@@ -202,17 +191,13 @@ def _of_records(
     return found
 
 
-def _place(output: str | None, overwrite: bool, opened: ExitStack) -> Path:
+def _place(output: str | None, opened: ExitStack) -> Path:
     """Choose the folder to build the lists in: the one asked for, or a temporary one."""
-    from rerank.lists.store import is_lists_folder
-
     if output is None:
         return Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="rerank-"))) / "lists"
     folder = Path(output).expanduser()
-    if folder.exists() and not overwrite:
-        raise UserError(f"output: {output} exists already; name another folder, or give --overwrite")
-    if folder.exists() and not is_lists_folder(folder):
-        raise UserError(f"output: {output} holds no ranked lists; name another folder")
+    if folder.exists():
+        raise UserError(f"output: {output} exists already; remove it, or name another folder")
     return folder
 
 

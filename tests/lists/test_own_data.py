@@ -98,7 +98,6 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "depth below 0": (lambda f: lists().top(-1), r"top: depth -1; expected a whole number"),
     "added to what is cut": (lambda f: lists().top(1).with_added(), r"with_added: the lists were cut before"),
     "saved twice": (lambda f: [lists().save(f / "l") for _ in range(2)], r"exists already"),
-    "saved over others": (lambda f: lists().save(f, replace=True), r"holds no ranked lists"),
 }
 
 
@@ -164,10 +163,6 @@ RIGHT: dict[str, tuple[Callable[[Path], Any], Any]] = {
     "vectors are no columns": (lambda f: names({"query": ["x"], "docs": [["s", "t"]], "v": [[1.0, 2.0, 3.0]]}), []),
     # choosing and saving
     "mask": (lambda f: lists().select([False, True]).query_ids, ["q2"]),
-    "saved over ours": (
-        lambda f: [lists(grade=g).save(f / "l", replace=True).grades.tolist() for g in ([1, 0, 0], [0, 1, 0])][1],
-        [0, 1, 0],
-    ),
 }
 
 
@@ -195,13 +190,13 @@ def test_odd_data_is_warned_of_once(caplog: pytest.LogCaptureFixture, what: str)
 
 
 def test_save_writes_judgments_and_run_for_other_tools(tmp_path: Path) -> None:
-    for grade in ([1, 0, 0], [1, NAN, -1]):
+    for folder, grade in ((tmp_path / "a", [1, 0, 0]), (tmp_path / "b", [1, NAN, -1])):
         given_ = lists(grade=grade)
-        saved = given_.save(tmp_path / "l", replace=True)
-        assert read_qrels(tmp_path / "l" / "qrels.trec") == given_.qrels == saved.qrels
-        assert read_run(tmp_path / "l" / "run.trec") == given_.run()
+        saved = given_.save(folder)
+        assert read_qrels(folder / "qrels.trec") == given_.qrels == saved.qrels
+        assert read_run(folder / "run.trec") == given_.run()
         pd.testing.assert_frame_equal(saved.to_dataframe(), given_.to_dataframe())
         saved.to_dataframe().to_parquet(tmp_path / "e.parquet")
         assert Lists.from_dataframe(tmp_path / "e.parquet").qrels == given_.qrels
-    lists(grade=..., bm25=...).save(tmp_path / "l", replace=True)
+    lists(grade=..., bm25=...).save(tmp_path / "l")
     assert not (tmp_path / "l" / "qrels.trec").exists() and not (tmp_path / "l" / "run.trec").exists()

@@ -83,13 +83,14 @@ def test_run_of_a_column_ranks_like_trec_eval(tmp_path: Path) -> None:
     paths["tied"].write_text("".join(lines))
     for words in (["tied", "a", "b"], ["b", "tied"], ["tied"]):
         files = {name: paths[name] for name in words}
-        made = ["retrieve", "--collection", collection, "--output", str(tmp_path / "lists"), "--overwrite"]
+        folder = tmp_path / "-".join(words)
+        made = ["retrieve", "--collection", collection, "--output", str(folder)]
         assert main([*made, "--run", *map(str, files.values())]) == 0
-        lists = Lists.open(tmp_path / "lists")
+        lists = Lists.open(folder)
         check_columns(lists, files, tmp_path)
     assert documents(lists.run()) == ids, "the order of the lists is that of the file's ranks"
-    assert main(["add", "--lists", str(tmp_path / "lists"), "--run", f"again={paths['tied']}"]) == 0
-    lists = Lists.open(tmp_path / "lists")
+    assert main(["add", "--lists", str(folder), "--run", f"again={paths['tied']}"]) == 0
+    lists = Lists.open(folder)
     assert lists.column("again").tolist() == lists.column("tied").tolist(), "add and retrieve keep the same scores"
     check_columns(lists, {"again": paths["tied"]}, tmp_path)
 

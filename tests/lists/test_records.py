@@ -299,7 +299,7 @@ def test_retrieve_takes_records(
     assert lists.query_texts == ["what is a wing"] and lists.grades.tolist() == [1]
     assert lists.qrels == {"7": {"a": 1, "b": 0}}, "a judgment beyond the depth stays, as recall counts it"
     assert (tmp_path / "lists/run.trec").read_text() == "7 Q0 a 1 9.5 score\n"
-    assert main(judged) == 2 and "--overwrite" in capsys.readouterr().err
+    assert main(judged) == 2 and "exists already; remove it" in capsys.readouterr().err
     assert main(["retrieve", "--output", str(tmp_path / "x")]) == 2 and "--records" in capsys.readouterr().err
     rows = [{"q": "x", "passage": "s", "bm25": 1.0}, {"q": "x", "passage": "t", "bm25": 0.5}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

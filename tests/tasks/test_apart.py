@@ -35,8 +35,6 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
         ([*RERANK, "run/best/model.safetensors"], "--model"),
         ([*RERANK, "run/best/rerank.json"], "--model"),
         ([*RERANK, "letor/train.txt"], "--lists"),
-        (["retrieve", "--collection", "beir:collection/test", "--run", "lists/own.trec", "--output", "lists",
-          "--overwrite"], "--run"),
         ([*EVALUATE, "--json", "qrels"], "--qrels"),
         ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
         ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "given for two outputs"),
