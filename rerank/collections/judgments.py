@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from rerank.collections.base import Qrels, checked_id
 from rerank.collections.records import NAMES
 from rerank.collections.tables import is_table, named_columns
 from rerank.errors import UserError
+from rerank.progress import log
 from rerank.storage.files import read_lines
 
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -18,6 +19,9 @@ HIGHEST = 2**15 - 1
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 FIELDS = {field: NAMES[field] for field in ("query_id", "doc_id")} | {"grade": (*NAMES["grade"], *NAMES["score"])}
 """The usual columns of judgments; BEIR calls grades ``score``."""
+
+SHARE = 10
+"""One of this many judged or ranked ids has to be of the collection."""
 
 
 def grade_of(value: Any, where: str) -> int:
@@ -94,3 +98,25 @@ def _collect(rows: Iterable[tuple[str, Any, Any, Any]]) -> Qrels:
             both = f"grade {grade} here and {judged[document]} before"
             raise UserError(f"{where}: document {document!r} of query {query!r} has {both}; keep one")
     return qrels
+
+
+def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[str], least: int) -> None:
+    """Warn of ids that a collection lacks, which are left out; refuse those of another collection.
+
+    Args:
+        name: what messages call the collection.
+        what: what the ids are, such as ``judged queries``.
+        ids: the ids.
+        unknown: those among them that the collection lacks.
+        least: a tenth of this many have to be known: of all ids, or of the collection's, if it may be a small part.
+
+    Raises:
+        UserError: none is known, or too few.
+    """
+    if not unknown:
+        return
+    known, example = len(ids) - len(unknown), min(unknown)
+    if not known or SHARE * known < least:
+        found = f"has only {known} of the {len(ids)} {what}, and not {example!r}"
+        raise UserError(f"{name}: {found}; are they of another collection?")
+    log.warning("%s: lacks %d of the %d %s, such as %r; left out", name, len(unknown), len(ids), what, example)

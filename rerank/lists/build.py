@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from rerank.collections.base import Collection, Qrels, Query
+from rerank.collections.judgments import check_known
 from rerank.errors import UserError
-from rerank.lists.judged import check_known
 from rerank.lists.store import DOCUMENTS, QUERIES
 from rerank.lists.view import Lists
 from rerank.lists.writer import StoreWriter
@@ -71,7 +71,8 @@ def build_lists(
 
     Raises:
         UserError: a run names documents that the collection does not have, or hardly any query that it has, or has
-            no candidate; judgments are of another collection (see :mod:`rerank.lists.judged`); or the place is taken.
+            no candidate; judgments are of another collection (see :func:`rerank.collections.judgments.check_known`);
+            or the place is taken.
     """
     queries = list(collection.queries()) if queries is None else queries
     known = {query.id for query in queries}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from rerank.lists.scaled import SCALED
+from rerank.lists.columns import SCALED
 from rerank.lists.view import Lists
 from rerank.storage.arrow import Array, taken
 from rerank.storage.files import digest

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import Qrels, checked_id, checked_text
-from rerank.collections.judgments import HIGHEST
+from rerank.collections.judgments import HIGHEST, check_known
 from rerank.collections.records import CANDIDATE, NAMES, Records
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import RESERVED, Column, as_column, grouped
-from rerank.lists.judged import check_known
 from rerank.lists.store import Store, memory_store
 from rerank.progress import log
 from rerank.storage.arrow import Array

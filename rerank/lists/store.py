@@ -31,8 +31,16 @@ import pyarrow as pa
 from rerank.collections.base import Qrels
 from rerank.collections.names import read_qrels
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.lists.columns import Column, as_column, check_name, column_file, flat_names, load_column, write_column
-from rerank.lists.scaled import z_scores
+from rerank.lists.columns import (
+    Column,
+    as_column,
+    check_name,
+    column_file,
+    flat_names,
+    load_column,
+    write_column,
+    z_scores,
+)
 from rerank.storage.arrow import Array, blocks, read_arrow
 from rerank.storage.files import atomic_file, cache_folder, read_json
 from rerank.storage.locks import exclusive_lock

@@ -18,8 +18,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.models.base import Model, check_lists
-from rerank.models.columns import check_added, check_column, given_column
+from rerank.models.base import Model, check_added, check_column, check_lists, given_column
 from rerank.models.contract import FUSION, INTERPOLATION
 from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates

@@ -14,8 +14,8 @@ from rerank.evaluation.measure_names import parse_measure
 from rerank.evaluation.measures import Evaluator, PerQuery
 from rerank.evaluation.paired import compare_values, shown_difference, verdict
 from rerank.evaluation.weights import tune_weight
+from rerank.lists.columns import SCALED
 from rerank.lists.data import Splits
-from rerank.lists.scaled import SCALED
 from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Model

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rerank.collections import Qrels, open_collection
+from rerank.collections.judgments import check_known
 from rerank.errors import UserError
 from rerank.lists import build_lists
-from rerank.lists.judged import check_known
 from tests.builders import random_run, write_collection
 
 

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from rerank.lists import Lists
 from rerank.lists import store as store_module
-from rerank.lists.scaled import LARGEST, z_scores
+from rerank.lists.columns import LARGEST, z_scores
 from tests.builders import make_lists, make_lists_with_added
 
 NUMBERS = st.floats(-1e3, 1e3, width=32) | st.just(float("nan")) | st.sampled_from([0.0, 0.1, 7.0])

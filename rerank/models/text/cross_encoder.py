@@ -15,7 +15,7 @@ from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
 from rerank.kernels.precision import Precision
-from rerank.lists.scaled import scaled
+from rerank.lists.columns import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
@@ -50,7 +50,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
 
     With ``residual_columns`` the text score corrects the first stage: the score is ``w · z + text``, with ``z`` of a
     column of the lists, such as BM25's scores, by mean and deviation of its best candidates
-    (:func:`rerank.lists.scaled.z_scores`). The last layer of a randomly initialised head is then 0, so the initial
+    (:func:`rerank.lists.columns.z_scores`). The last layer of a randomly initialised head is then 0, so the initial
     ranking equals the first stage's exactly.
     Only the text model is saved for other libraries; ``w``, trained with it, is in ``rerank.json``.
 

@@ -2,7 +2,7 @@ r"""A cross-encoder's text score as a residual: it is added to the first stage's
 
 .. math:: s = \sum_c w_c z_c + t
 
-with ``z`` of the columns (:func:`rerank.lists.scaled.z_scores`) and the text score ``t``. Before the first step ``t``
+with ``z`` of the columns (:func:`rerank.lists.columns.z_scores`) and the text score ``t``. Before the first step ``t``
 is 0, so that the lists are ranked as before, and a loss that depends on ranks has a ranking to improve.
 """
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from rerank.errors import UserError
-from rerank.lists.scaled import z_scores
+from rerank.lists.columns import z_scores
 from rerank.lists.view import Lists
-from rerank.models.columns import check_added, check_column, given_column
+from rerank.models.base import check_added, check_column, given_column
 from rerank.storage.arrow import Array
 
 DEPTH = 100
