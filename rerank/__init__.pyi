@@ -3,7 +3,6 @@
 from . import losses as losses, measures as measures, relaxations as relaxations
 from .collections.in_memory import Texts as Texts
 from .errors import NotFoundError as NotFoundError, UserError as UserError
-from .evaluation.selection import Selection as Selection
 from .evaluation.table import Table as Table
 from .experiments.config import ExperimentConfig as ExperimentConfig
 from .experiments.runner import experiment as experiment
@@ -63,6 +62,7 @@ from .relaxations import (
 )
 from .retrieval.runs import as_run as as_run, read_run as read_run, write_run as write_run
 from .selection.auto import auto as auto
+from .selection.comparison import Selection as Selection
 from .tasks.calibrate import calibrate as calibrate
 from .tasks.evaluate import evaluate as evaluate
 from .tasks.rerank_lists import rerank_lists as rerank_lists

@@ -145,7 +145,7 @@ def _gains(test: Lists, runs: Mapping[str, Any]) -> str:
 def answer(question: str, output: Path, count: int = 5) -> str:
     """Rank the library's functions for a question: BM25 on names and sentences, then the fine-tuned model."""
     from rerank import CrossEncoder
-    from rerank.models.text.cosines import Embedder, cosines_of
+    from rerank.models.text.cosines import Embedder
 
     entries = {entry["id"]: entry for entry in DemoCollection().entries()}
     texts = {name: f"{entry['text']}. {entry['sentence']}" for name, entry in entries.items()}
@@ -156,7 +156,7 @@ def answer(question: str, output: Path, count: int = 5) -> str:
     candidates = [entries[one.id] for one in found]
     sentences = [entry["sentence"] for entry in candidates]
     columns: dict[str, Any] = {"bm25": [one.score for one in found]}
-    columns["minilm"] = cosines_of(question, sentences, Embedder(ENCODER))
+    columns["minilm"] = Embedder(ENCODER).cosines_of(question, sentences)
     model = CrossEncoder.load(output / "model" / "best")
     best = [candidates[one["corpus_id"]] for one in model.rank(question, sentences, columns=columns)[:count]]
     return "\n".join(f"{rank}. {one['call']}\n   {one['sentence']}" for rank, one in enumerate(best, 1))

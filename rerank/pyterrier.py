@@ -26,7 +26,7 @@ class RerankTransformer(pt.Transformer):
     Reads the columns ``qid``, ``query``, ``docno`` and the text; sets ``score`` (raw, float32) and ``rank`` (from 0),
     and keeps all others. Queries keep their order, documents are sorted best first, and ties keep the incoming order.
 
-    An interpolated ranker, and a model that starts from columns (``CrossEncoder(residual_columns="bm25")``), reads
+    An interpolated ranker, and a model with columns of its own (``CrossEncoder(residual_columns="bm25")``), reads
     result columns with these names. If it reads only one and the results lack it, the incoming ``score`` is used. Its
     z-scores are those of the incoming results, so rerank as many as the model was trained with (100), and cut
     afterwards.

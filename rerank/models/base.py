@@ -161,8 +161,8 @@ class Model(Described, ABC):
             documents: the documents; with ``columns`` all that the first stage found, in its order.
             top_k: number of documents to return; defaults to all.
             return_documents: return texts, too.
-            columns: first-stage scores of these documents, ``{"bm25": [12.1, …]}``, for a model that starts from
-                columns or is interpolated with them; None or NaN if there is no score. Cosines are computed if missing.
+            columns: first-stage scores of these documents, ``{"bm25": [12.1, …]}``, for a model with residual columns
+                or interpolated with columns; None or NaN if there is no score. Cosines are computed if missing.
             instruction: instruction for the model, if its template has a place for one; defaults to the model's.
 
         Raises:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_added, check_column, check_lists, given_column
 from rerank.models.contract import FUSION, INTERPOLATION
-from rerank.models.text.cosines import Embedder, cosines, cosines_of, encoder_of
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
+
+if TYPE_CHECKING:
+    from rerank.models.text.cosines import Embedder
 
 
 class Interpolated(Model):
@@ -67,7 +69,9 @@ class Interpolated(Model):
 
     def _encoder(self, name: str) -> Embedder:
         if name not in self._encoders:
-            self._encoders[name] = encoder_of(name, self.cosines[name])
+            from rerank.models.text.cosines import Embedder
+
+            self._encoders[name] = Embedder.of(name, self.cosines[name])
         return self._encoders[name]
 
     def completed(self, lists: Lists) -> Lists:
@@ -81,7 +85,7 @@ class Interpolated(Model):
             return lists
         columns = {name: np.full(len(lists.store.document), np.nan, dtype=np.float32) for name in lacking}
         for name, values in columns.items():
-            values[lists.row_numbers] = cosines(lists, self._encoder(name))
+            values[lists.row_numbers] = self._encoder(name).cosines(lists)
         return replace(lists, store=lists.store.beside(columns))
 
     def untrained(self) -> str:
@@ -146,7 +150,7 @@ class Interpolated(Model):
         found = dict(columns or {})
         for name in self.cosines:
             if name not in found:
-                found[name] = cosines_of(query, documents, self._encoder(name))
+                found[name] = self._encoder(name).cosines_of(query, documents)
         reader, instead = "the ranker interpolates with", self._or_alone()
         parts = [given_column(found, name, len(documents), reader, instead) for name in self.weights]
         if self.model is not None:

@@ -14,7 +14,7 @@ from rerank.lists.store import Store
 from rerank.lists.view import Lists
 from rerank.models.contract import hash_model
 from rerank.models.load import load_model
-from rerank.models.text.cosines import Embedder, cosines
+from rerank.models.text.cosines import Embedder
 from rerank.models.weights import find_model
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.shared import check_scoring, join, placed, score_shared, together
@@ -95,5 +95,5 @@ def add_cosines(
     made = {"model": str(model), "sha256": encoder.id, "number": "cosine"}
     with exclusive_lock(store.column_path(name), wait=True):
         if not (done := is_there(store, name, made)):
-            store.add_column(name, cosines(Lists.of(store).with_added(), encoder), made=made)
+            store.add_column(name, encoder.cosines(Lists.of(store).with_added()), made=made)
     log_coverage(store, name, done)

@@ -9,7 +9,7 @@ from rerank.settings.ranges import Count, CountOrZero, Seed, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike, Names
 
 if TYPE_CHECKING:
-    from rerank.evaluation.selection import Selection
+    from rerank.selection.comparison import Selection
 
 
 def auto(

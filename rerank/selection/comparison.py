@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,9 +16,9 @@ from pandas import DataFrame
 from rerank.errors import UserError
 from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.paired import compare_values, corrected
-from rerank.evaluation.selection import Selection
 from rerank.evaluation.significance import ALPHA
 from rerank.evaluation.weights import GRID, search_weights
+from rerank.html import shown
 from rerank.lists.columns import as_name
 from rerank.lists.content import content_hashes
 from rerank.lists.data import check_disjoint, hold_out
@@ -28,7 +29,7 @@ from rerank.losses import TwinSigmoidNDCG
 from rerank.models.card import copy_card
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
-from rerank.models.text.cosines import Embedder, cosines_of
+from rerank.models.text.cosines import Embedder
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
 from rerank.models.weights import find_model
@@ -78,6 +79,43 @@ class Candidate:
     @property
     def mean(self) -> float:
         return float(self.values.mean())
+
+
+@dataclass(frozen=True, repr=False)
+class Selection:
+    """Result of :func:`rerank.auto`.
+
+    Attributes:
+        folder: its folder; ``best/`` in it is the chosen ranker.
+        chosen: the candidate that was chosen.
+        table: a row per candidate, the first stage first: ``candidate``; ``validation``, the mean over the validation
+            queries, out of fold if something was tuned; ``p`` of a model, with Holm's correction; ``test``, the mean
+            over the test queries; ``difference`` from the first stage, on the test queries if there are any, and its
+            95 % interval, ``low`` to ``high``; ``ms`` per query, of its models and embedding models; ``weights``.
+        notes: facts about the numbers and the data.
+    """
+
+    folder: Path
+    chosen: str
+    table: DataFrame
+    notes: list[str]
+
+    def _shown(self) -> DataFrame:
+        """Drop empty columns, and mark the best candidate."""
+        best = self.table["candidate"] == self.chosen
+        table = self.table.assign(candidate=best.map({True: "* ", False: "  "}) + self.table["candidate"])
+        return table.drop(columns="weights").dropna(axis="columns", how="all")
+
+    def __str__(self) -> str:
+        width = max(map(len, self.table["candidate"])) + 2
+        forms: dict[str, Any] = {"candidate": f"{{:<{width}}}".format, "ms": "{:.0f}".format}
+        table = self._shown().to_string(index=False, na_rep="", float_format="{:.4f}".format, formatters=forms)
+        return "\n".join([table, "", *(line for note in self.notes for line in textwrap.wrap(note, 100))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return shown(f"best: {self.chosen}", self._shown())
 
 
 class Split:
@@ -278,7 +316,7 @@ class Comparison:
         name, encoder = cosine_name(model), Embedder(model)
         for split in self.splits.values():
             add_cosines(split.folder, model, name)
-        self.milliseconds[name] = self._timed(lambda query, texts: cosines_of(query, texts, encoder))
+        self.milliseconds[name] = self._timed(encoder.cosines_of)
         return name
 
     def _scores(self, model: str, title: str) -> str:

@@ -171,7 +171,7 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
     cut = bool((lists.lengths < whole.lengths[lists.queries]).any())
     if cut and any(":" in name for name in model.columns):
         raise UserError(
-            "lists: were cut with top(), and the model starts from columns whose z is that of whole lists; give the "
+            "lists: were cut with top(), and the model has residual_columns, whose z is that of whole lists; give the "
             "whole lists, and sampler=rerank.Full(depth=…)"
         )
     if (lists.lengths == whole.lengths[lists.queries]).all():

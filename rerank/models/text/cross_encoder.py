@@ -317,7 +317,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             ``[n]`` float32.
 
         Raises:
-            UserError: pairs for a model that starts from columns: texts alone do not say what it reads.
+            UserError: pairs for a model with ``residual_columns``: texts alone do not say what it reads.
         """
         if isinstance(pairs, Lists):
             if instruction:
@@ -325,7 +325,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             return super().predict(pairs, budget, precision)
         if self.residual.columns:
             raise UserError(
-                f"predict: the model starts from {', '.join(self.residual.columns)}, which pairs do not have; give "
+                f"predict: the model reads {', '.join(self.residual.columns)}, which pairs do not have; give "
                 "lists, or rank(query, documents, columns={…}); CrossEncoder(…, residual_columns=[]) reads texts alone"
             )
         return self._score_pairs(*_sides(pairs), instruction, budget=budget, precision=precision)
@@ -353,7 +353,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         **options: Any,
     ) -> Array:
         if columns and not self.residual.columns:
-            raise UserError(f"columns: {self.name} starts from none; leave them out")
+            raise UserError(f"columns: {self.name} reads none; leave them out")
         z = self.residual.of_values(columns or {}, len(documents)) if self.residual.columns else None
         return self._score_pairs([query] * len(documents), documents, instruction, z, **options)
 

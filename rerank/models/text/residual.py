@@ -68,7 +68,7 @@ class Residual(nn.Module):
     def check(self, lists: Lists) -> None:
         """Refuse lists that lack a column, or with a column that would give added documents away."""
         for name in self.columns:
-            check_column(lists, name, "the model starts from")
+            check_column(lists, name, "the model reads")
         # Added documents have the lowest z of the column that orders the lists, as all below its depth have.
         if others := [name for name in self.columns if name != lists.store.order]:
             check_added(lists, others)
@@ -81,7 +81,7 @@ class Residual(nn.Module):
 
     def of_values(self, columns: Mapping[str, Sequence[float] | Array], count: int) -> Array:
         """Compute the z of the candidates of one list from given columns, ``[n, C]`` float32."""
-        given = [given_column(columns, name, count, "the model starts from") for name in self.columns]
+        given = [given_column(columns, name, count, "the model reads") for name in self.columns]
         offsets, added = np.array([0, count]), np.zeros(count, dtype=bool)
         return np.stack([z_scores(values, offsets, added, DEPTH) for values in given], axis=1)
 

@@ -111,12 +111,12 @@ def test_trained_head_is_kept_and_saved_weights_go_with_their_columns(
 def test_missing_columns_are_refused(tiny_model: Path, lists: Lists) -> None:
     model = residual(tiny_model)
     cases: list[tuple[Callable[[], object], str]] = [
-        (lambda: model.predict([("a", "b")]), r"the model starts from bm25, which pairs do not have.*rank\("),
-        (lambda: model.rank("a", ["b"]), "columns: the model starts from column bm25"),
+        (lambda: model.predict([("a", "b")]), r"the model reads bm25, which pairs do not have.*rank\("),
+        (lambda: model.rank("a", ["b"]), "columns: the model reads column bm25"),
         (lambda: model.rank("a", ["b"], columns={"bm25": [1, 2]}), "bm25 has 2 numbers, there are 1 documents"),
         (
             lambda: residual(tiny_model, residual_columns="bm52").inputs(lists),
-            r"starts from column bm52.*did you mean .?bm25",
+            r"reads column bm52.*did you mean .?bm25",
         ),
         (lambda: residual(tiny_model, residual_columns=["bm25", "bm25"]), "each once, not bm25, bm25"),
         (
