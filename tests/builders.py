@@ -103,7 +103,7 @@ def make_model(folder: Path, dropout: float = 0.0, hidden: int = 32) -> Path:
     import torch
     from transformers import AutoTokenizer, BertConfig, BertModel
 
-    from rerank.models.weights import find_model
+    from rerank.models.folder import find_model
 
     tokenizer = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))
     config = BertConfig(

@@ -9,9 +9,8 @@ from dataclasses import asdict
 from rerank.commands.options import HELP, PAGES, help_page, shell_like
 from rerank.errors import UserError
 from rerank.progress import log, log_file
-from rerank.settings.configs import join_configs
-from rerank.settings.parser import add_config, make_parser, parse
-from rerank.storage.locks import exclusive_lock
+from rerank.settings.parser import add_config, join_configs, make_parser, parse
+from rerank.storage.files import exclusive_lock
 
 
 def experiment(argv: Sequence[str]) -> int:

@@ -18,10 +18,8 @@ from rerank.experiments.run import Experiment
 from rerank.experiments.summary import Summary, summarise
 from rerank.experiments.trials import Failure, Group, Outcome, Trial
 from rerank.progress import log_file
-from rerank.settings.configs import read_config
-from rerank.settings.parser import make_parser, parse
-from rerank.storage.files import atomic_file, atomic_write, remove_leftovers
-from rerank.storage.locks import exclusive_lock
+from rerank.settings.parser import make_parser, parse, read_config
+from rerank.storage.files import atomic_file, atomic_write, exclusive_lock, remove_leftovers
 from rerank.training.configuration import check, data_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.evaluation.measures import PerQuery
-from rerank.settings.configs import Settings
+from rerank.settings.parser import Settings
 from rerank.storage.files import read_json
 from rerank.training.results import Results
 from rerank.training.run_folder import ENVIRONMENT, RESULTS

@@ -13,7 +13,7 @@ import torch
 
 from rerank.errors import UserError, one_line
 from rerank.stops import Stopped
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import exclusive_lock
 from rerank.training.configuration import configured
 from rerank.training.run_folder import CHECKPOINTS, TEST_RUN
 

@@ -12,8 +12,7 @@ from rerank.lists.data import Data, Splits, check_disjoint, hold_out
 from rerank.lists.store import VERSION
 from rerank.lists.view import Lists
 from rerank.settings.ranges import Count, Rate
-from rerank.storage.files import COMPRESSED, cache_folder, digest, file_state
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import COMPRESSED, cache_folder, digest, exclusive_lock, file_state
 
 FORMAT = "4"
 """Part of the key of every parsed file; change it to parse all files again."""

@@ -42,8 +42,7 @@ from rerank.lists.columns import (
     z_scores,
 )
 from rerank.storage.arrow import Array, blocks, read_arrow
-from rerank.storage.files import atomic_file, cache_folder, read_json
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_file, cache_folder, exclusive_lock, read_json
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""

@@ -18,8 +18,7 @@ from rerank.errors import UserError
 from rerank.lists.store import Store
 from rerank.progress import tqdm
 from rerank.storage.arrow import Array, Ragged, read_arrow, write_arrow
-from rerank.storage.files import atomic_folder, digest, read_json, write_json
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_folder, digest, exclusive_lock, read_json, write_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

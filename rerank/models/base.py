@@ -13,7 +13,7 @@ import numpy as np
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.packing import pack
-from rerank.models.contract import write_contract
+from rerank.models.folder import write_contract
 from rerank.settings.described import Described
 from rerank.settings.ranges import Count, check_value
 from rerank.storage.arrow import Array

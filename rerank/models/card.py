@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.html import in_markdown
-from rerank.models.contract import CARD
+from rerank.models.folder import CARD
 from rerank.storage.files import atomic_write
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_added, check_column, check_lists, given_column
-from rerank.models.contract import FUSION, INTERPOLATION
+from rerank.models.folder import FUSION, INTERPOLATION
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.storage.arrow import Array
 

@@ -13,7 +13,7 @@ from typing import Any
 from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.models.base import Model
-from rerank.models.contract import (
+from rerank.models.folder import (
     CALIBRATION,
     CONTRACT,
     FUSION,

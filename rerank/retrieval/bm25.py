@@ -25,8 +25,7 @@ from rerank.progress import tqdm
 from rerank.retrieval.runs import RunTable
 from rerank.settings.ranges import NotNegative, Share, check_arguments
 from rerank.storage.arrow import batched
-from rerank.storage.files import atomic_folder, cache_folder, digest, read_json, warn_once, write_json
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_folder, cache_folder, digest, exclusive_lock, read_json, warn_once, write_json
 
 ENGLISH = "DefaultEnglishAnalyzer(porter)"
 """Anserini's own, which all its published numbers have: Porter stemming, Lucene's stop words."""

@@ -13,8 +13,7 @@ from rerank.collections.base import Collection, Document, Query
 from rerank.progress import tqdm
 from rerank.retrieval.runs import Run, Scored
 from rerank.storage.arrow import Array, batched, read_arrow, write_arrow
-from rerank.storage.files import atomic_file, cache_folder, digest
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_file, cache_folder, digest, exclusive_lock
 
 DENSE = "dense"
 """The column of its scores."""

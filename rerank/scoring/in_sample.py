@@ -9,7 +9,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.models.contract import TRAINED_ON, read_contract
+from rerank.models.folder import TRAINED_ON, read_contract
 from rerank.storage.arrow import Array
 
 

@@ -12,13 +12,12 @@ from rerank.lists.add import is_there, log_coverage
 from rerank.lists.columns import as_name, check_name
 from rerank.lists.store import Store
 from rerank.lists.view import Lists
-from rerank.models.contract import hash_model
+from rerank.models.folder import find_model, hash_model
 from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder
-from rerank.models.weights import find_model
 from rerank.scoring.in_sample import check_out_of_sample
 from rerank.scoring.shared import check_scoring, join, placed, score_shared, together
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import exclusive_lock
 
 
 def add_model(

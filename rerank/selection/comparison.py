@@ -27,20 +27,19 @@ from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG
 from rerank.models.card import copy_card
+from rerank.models.folder import find_model
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
 from rerank.models.text.cosines import Embedder
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
-from rerank.models.weights import find_model
 from rerank.progress import heard, log
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
 from rerank.storage.arrow import Array, taken
-from rerank.storage.files import atomic_folder, atomic_write
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_folder, atomic_write, exclusive_lock
 from rerank.tasks.train import train
 from rerank.training.config import Optimization
 

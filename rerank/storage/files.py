@@ -1,12 +1,12 @@
-"""Read plain or compressed files, and write files and folders that are whole or absent."""
+"""Read plain or compressed files; write files and folders, whole or not at all, by one process at a time."""
 
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import io
 import json
-import logging
 import os
 import secrets
 import shutil
@@ -15,7 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from filelock import FileLock, Timeout
+
 from rerank.errors import NotFoundError, UserError, one_line
+from rerank.progress import log
 
 COMPRESSED = (".gz", ".zst", ".bz2")
 CODECS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -73,10 +76,10 @@ def plain_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in COMPRESSED else path
 
 
-say_once = functools.cache(logging.getLogger("rerank").info)
+say_once = functools.cache(log.info)
 """Log a message once in this process."""
 
-warn_once = functools.cache(logging.getLogger("rerank").warning)
+warn_once = functools.cache(log.warning)
 """Log a warning once in this process."""
 
 
@@ -154,7 +157,7 @@ def remove_leftovers(folder: Path, name: str = "*") -> None:
             shutil.rmtree(old, ignore_errors=True)
         else:
             os.rename(old, target)
-            logging.getLogger("rerank").warning("%s: put back, as the process that replaced it was killed", target)
+            log.warning("%s: put back, as the process that replaced it was killed", target)
     for path in folder.glob(f".{name}.{'[0-9a-f]' * 8}.tmp"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -238,3 +241,39 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
 def _refuse_existing(path: Path) -> None:
     if os.path.lexists(path):
         raise UserError(f"{path}: exists already; remove it or choose another name")
+
+
+@contextmanager
+def exclusive_lock(path: str | Path, wait: bool = False) -> Iterator[None]:
+    """Lock a file or folder against other processes and threads; a thread that has the lock may take it again.
+
+    The lock is a file beside the path (``.NAME.lock``), so the path itself may be renamed or missing. What a killed
+    writer of the path left behind is removed first.
+
+    Args:
+        path: the file or folder to write.
+        wait: wait for another writer; else it is an error.
+
+    Raises:
+        UserError: another process writes the path.
+    """
+    path = Path(os.path.realpath(path))
+    place = path.with_name(f".{path.name}.lock")
+    lock = FileLock(place, is_singleton=True)
+    again = lock.is_locked
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if not wait:
+            raise UserError(f"{path}: in use by another process; wait for it, or name another path") from None
+        log.info("%s: waiting for another process", path)
+        lock.acquire()
+    try:
+        if not again:
+            remove_leftovers(path.parent, glob.escape(path.name))
+        yield
+    finally:
+        if lock.is_locked and not again:  # a forked child does not have its parent's lock
+            place.unlink(missing_ok=True)  # before the release: whoever opened the file sees that it has no name
+        lock.release()

@@ -59,7 +59,7 @@ def calibrate(
     from rerank.lists.folds import drawn_folds
     from rerank.lists.view import Lists
     from rerank.models.card import copy_card
-    from rerank.models.contract import CALIBRATION, CONTRACT, add_to_contract, read_contract
+    from rerank.models.folder import CALIBRATION, CONTRACT, add_to_contract, read_contract
     from rerank.models.load import load_model
     from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import score_shared

@@ -59,7 +59,7 @@ def rerank_lists(
     from rerank.features.letor import open_lists
     from rerank.lists.view import Lists
     from rerank.models.base import Model
-    from rerank.models.contract import read_contract
+    from rerank.models.folder import read_contract
     from rerank.models.interpolated import inner_model
     from rerank.models.load import load_model
     from rerank.models.vectors.network import FeatureNetwork

@@ -119,7 +119,7 @@ def retrieve(
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense
     from rerank.retrieval.fuse import Pool
     from rerank.retrieval.runs import Run, as_run
-    from rerank.storage.locks import exclusive_lock
+    from rerank.storage.files import exclusive_lock
 
     check_arguments(retrieve, {"depth": depth, "search": search})
     if (collection is None) == (records is None):

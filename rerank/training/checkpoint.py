@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rerank.errors import UserError
-from rerank.models.weights import copied
+from rerank.models.folder import copied
 from rerank.training.accumulate import MemoryLimits, StepResult
 from rerank.training.results import Measured
 from rerank.training.run_folder import CHECKPOINTS

@@ -11,9 +11,8 @@ from rerank import losses, relaxations
 from rerank.errors import UserError
 from rerank.features.normalise import NORMALISERS
 from rerank.models.load import MODELS
-from rerank.settings.configs import join_configs
 from rerank.settings.described import find_class
-from rerank.settings.parser import add_config, make_parser, parse
+from rerank.settings.parser import add_config, join_configs, make_parser, parse
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace

@@ -15,7 +15,7 @@ from rerank.kernels.precision import exact_float32
 from rerank.models.base import Model
 from rerank.models.scorer import Scorer
 from rerank.progress import is_main, log, log_file
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import exclusive_lock
 from rerank.training.config import TrainConfig, check_values
 from rerank.training.results import Results
 from rerank.training.run_folder import RunFolder, as_yaml

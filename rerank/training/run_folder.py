@@ -22,12 +22,11 @@ from rerank.errors import UserError
 from rerank.lists.content import content_hashes
 from rerank.losses.terms import columns_of
 from rerank.models.card import dataset_of, make_card, write_card
-from rerank.models.contract import INTERPOLATION, add_to_contract, hash_model, read_contract
+from rerank.models.folder import INTERPOLATION, add_to_contract, hash_model, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
-from rerank.settings.described import described
+from rerank.settings.described import canonical, described, fingerprint, first_difference
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
-from rerank.storage.fingerprint import canonical, fingerprint, first_difference
 from rerank.training.results import Results
 
 if TYPE_CHECKING:

@@ -48,10 +48,10 @@ from rerank.lists.tokens import Tokens
 from rerank.lists.view import Lists
 from rerank.losses import SmoothINDCG
 from rerank.models.base import Inputs
+from rerank.models.folder import find_model
 from rerank.models.scorer import score_candidates
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.network import read_config, read_tokenizer
-from rerank.models.weights import find_model
 from rerank.storage.arrow import Array
 from rerank.training.accumulate import GradientAccumulator, MemoryLimits, ScoringModule
 from rerank.training.batches import ListSample, Targets

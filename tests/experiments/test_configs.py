@@ -15,7 +15,7 @@ from rerank.experiments.config import ExperimentConfig, Method
 from rerank.experiments.plan import ExperimentPlan
 from rerank.experiments.runner import checked, configured
 from rerank.experiments.trials import Group, point_name
-from rerank.settings.configs import read_config
+from rerank.settings.parser import read_config
 from tests.builders import make_lists, make_model
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from rerank.lists import Lists
 from rerank.lists.tokens import Side, encode, tokenise
-from rerank.models.weights import find_model
+from rerank.models.folder import find_model
 from tests.builders import make_lists
 
 TOKENIZER = AutoTokenizer.from_pretrained(find_model("sentence-transformers/all-MiniLM-L6-v2"))

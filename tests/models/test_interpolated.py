@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import rerank
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.models.contract import read_contract
+from rerank.models.folder import read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder

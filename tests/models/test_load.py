@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
-from rerank.models.contract import read_contract
+from rerank.models.folder import read_contract
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.files import write_json

@@ -12,7 +12,7 @@ import torch
 from rerank.commands.cli import main
 from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
-from rerank.models.contract import write_contract
+from rerank.models.folder import write_contract
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder

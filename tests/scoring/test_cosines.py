@@ -12,8 +12,8 @@ import rerank
 from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
+from rerank.models.folder import find_model
 from rerank.models.interpolated import Interpolated
-from rerank.models.weights import find_model
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.outputs import add_cosines

@@ -18,7 +18,7 @@ from rerank.evaluation.measures import evaluate
 from rerank.evaluation.significance import correct, p_value
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
-from rerank.models.contract import TRAINED_ON, read_contract, write_contract
+from rerank.models.folder import TRAINED_ON, read_contract, write_contract
 from rerank.scoring.in_sample import shared_queries
 from rerank.selection import comparison as selection
 from rerank.selection.comparison import Candidate, Comparison, Selection

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rerank
-from rerank.models.contract import add_to_contract
+from rerank.models.folder import add_to_contract
 from rerank.models.interpolated import Interpolated
 from tests.builders import INSTRUCTED, make_decoder
 

@@ -11,7 +11,7 @@ import yaml
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.settings.configs import merged, read_config
+from rerank.settings.parser import merged, read_config
 from tests.conftest import ROOT
 
 BY_HAND = sorted(path for path in (ROOT / "configs").rglob("*.yaml") if path.parent.name != "accelerate")

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from rerank.errors import UserError
-from rerank.storage.files import atomic_folder, remove_leftovers
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import atomic_folder, exclusive_lock, remove_leftovers
 
 HOLD = """
 import os, sys
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import exclusive_lock
 with exclusive_lock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
@@ -95,7 +94,7 @@ def test_forked_child_does_not_have_the_lock_of_its_parent(tmp_path: Path) -> No
 COUNT = """
 import sys
 from pathlib import Path
-from rerank.storage.locks import exclusive_lock
+from rerank.storage.files import exclusive_lock
 path = Path(sys.argv[1])
 for _ in range(60):
     with exclusive_lock(path, wait=True):

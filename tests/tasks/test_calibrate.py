@@ -13,7 +13,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.base import Model
-from rerank.models.contract import CALIBRATION, add_to_contract, read_contract
+from rerank.models.folder import CALIBRATION, add_to_contract, read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder

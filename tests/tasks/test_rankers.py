@@ -12,7 +12,7 @@ import rerank
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
-from rerank.models.contract import add_to_contract
+from rerank.models.folder import add_to_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse

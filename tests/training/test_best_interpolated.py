@@ -12,7 +12,7 @@ import rerank
 from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
-from rerank.models.contract import read_contract
+from rerank.models.folder import read_contract
 from rerank.models.interpolated import Interpolated
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.vectors.mlp import MLP

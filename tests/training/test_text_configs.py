@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rerank.settings.configs import read_config
+from rerank.settings.parser import read_config
 from rerank.training.configuration import check
 from tests.builders import make_lists, train
 from tests.conftest import ROOT

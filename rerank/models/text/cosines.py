@@ -12,8 +12,7 @@ from rerank.collections.base import Document
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision, autocast, resolve
 from rerank.lists.view import Lists
-from rerank.models.contract import hash_model
-from rerank.models.weights import find_model
+from rerank.models.folder import find_model, hash_model
 from rerank.retrieval.dense import encoded
 from rerank.storage.arrow import Array, taken
 

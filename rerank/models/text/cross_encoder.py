@@ -20,7 +20,7 @@ from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.card import make_card
-from rerank.models.contract import CARD, CONTRACT, class_name, read_contract
+from rerank.models.folder import CARD, CONTRACT, align, class_name, find_model, read_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import default_prompt, modules_of
 from rerank.models.text.network import (
@@ -29,10 +29,18 @@ from rerank.models.text.network import (
     positions_of,
     read_tokenizer,
     reads_padding,
+    zero_last_layer,
 )
-from rerank.models.text.pairs import FIRST_STAGE, Long, PairInputs, PairTemplate, score_rows, with_instructions
-from rerank.models.text.residual import DEPTH, Residual, zero_last_layer
-from rerank.models.weights import align, find_model
+from rerank.models.text.pairs import (
+    DEPTH,
+    FIRST_STAGE,
+    Long,
+    PairInputs,
+    PairTemplate,
+    Residual,
+    score_rows,
+    with_instructions,
+)
 from rerank.progress import log
 from rerank.settings.ranges import Count, Positive, Rate, check_value
 from rerank.storage.arrow import Array

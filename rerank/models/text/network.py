@@ -195,6 +195,23 @@ def reads_padding(network: Any, template: PairTemplate, tokenizer: Any) -> bool:
     return not torch.allclose(padded, alone, rtol=1e-4, atol=1e-5)
 
 
+def zero_last_layer(network: Any, missing: Sequence[str]) -> bool:
+    """Let every score be exactly 0 until the first step if the layer that makes it is missing; tell if it is."""
+    if not missing:
+        return False
+    name, layer = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear)][-1]
+    if layer.out_features > 1:
+        raise UserError(
+            f"model.residual_columns: the head of {type(network).__name__} has no last layer; choose model.head cls"
+        )
+    if not any(f"{name}.".startswith(f"{of.rpartition('.')[0]}.") for of in missing):
+        return False
+    nn.init.zeros_(layer.weight)
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return True
+
+
 def keep_float32(module: nn.Module) -> None:
     """Let a module compute in float32 under any autocast: scores in bf16 would tie."""
     module.forward = MethodType(_in_float32, module)  # bound, so that a deep copy has its own

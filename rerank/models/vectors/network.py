@@ -21,9 +21,8 @@ from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model, drawn_from
-from rerank.models.contract import class_name, read_contract
+from rerank.models.folder import WEIGHTS, class_name, read_contract
 from rerank.models.scorer import Scorer
-from rerank.models.weights import WEIGHTS
 from rerank.storage.arrow import Array, blocks, ranges
 
 ROWS = 65_536

@@ -13,7 +13,7 @@ import numpy as np
 from rerank.errors import UserError, needed
 from rerank.lists.view import Lists
 from rerank.models.base import check_added, check_lists
-from rerank.models.contract import read_contract
+from rerank.models.folder import read_contract
 from rerank.models.vectors.network import VectorModel, columns_of, vectors
 from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array

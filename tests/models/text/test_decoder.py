@@ -22,8 +22,7 @@ from rerank.kernels.flat import reads_flat
 from rerank.lists import Lists
 from rerank.lists.tokens import Side, encode
 from rerank.models.load import load_model
-from rerank.models.text.decoder import Decoder, LoRA
-from rerank.models.text.prompt import Prompt
+from rerank.models.text.decoder import Decoder, LoRA, Prompt
 from tests.builders import PROMPT, make_decoder, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.text.texts import PAIRS, draw_trained

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from rerank.kernels.flat import SEQUENCES
 from rerank.kernels.packing import fill, pack
 from rerank.lists.tokens import Tokens
+from rerank.models.folder import find_model
 from rerank.models.text.pairs import PairInputs, PairTemplate
-from rerank.models.weights import find_model
 from rerank.storage.arrow import Ragged
 from tests.kernels.flat import flatten, network_of
 

@@ -23,9 +23,9 @@ from transformers import (
 )
 
 from rerank.errors import UserError
+from rerank.models.folder import PACKAGED, find_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import PairTemplate
-from rerank.models.weights import PACKAGED, find_model
 from tests.builders import make_lists, make_model
 from tests.models.text.texts import PAIRS
 
