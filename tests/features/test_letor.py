@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from rerank.errors import UserError
-from rerank.features import svmlight
+from rerank.features import letor
 from rerank.features.letor import LetorData, letor_lists, open_lists
 from rerank.lists import Lists
 from rerank.storage.arrow import Array
@@ -70,7 +70,7 @@ def test_letor_lists_equal_scikit_learn(tmp_path: Path, zero_based: bool, share:
     file = str(tmp_path / "train.txt")
     dump_svmlight_file(features, grades, file, query_id=queries, zero_based=zero_based)
     theirs, labels, query_ids = load_svmlight_file(file, query_id=True, zero_based=zero_based)
-    monkeypatch.setattr(svmlight, "read_blocks", lambda path, read=svmlight.read_blocks: read(path, 5000))
+    monkeypatch.setattr(letor, "read_blocks", lambda path, read=letor.read_blocks: read(path, 5000))
     lists = letor_lists(Path(file))
     assert np.array_equal(columns(lists), theirs.toarray().astype(np.float32))
     assert lists.grades.tolist() == labels.tolist()
@@ -98,7 +98,7 @@ def test_letor_lists_ignore_blocks_and_compression(
     path = write_packed(tmp_path / f"train.txt{ending}", text)
     assert LetorData(str(tmp_path)).files()["train"] == path
     expected = rows(letor_lists(write(tmp_path / "plain.txt", text + "\n")))  # another file, or the cache would answer
-    monkeypatch.setattr(svmlight, "read_blocks", lambda path, read=svmlight.read_blocks: read(path, size))
+    monkeypatch.setattr(letor, "read_blocks", lambda path, read=letor.read_blocks: read(path, size))
     assert rows(letor_lists(path)) == expected
     assert "13 queries are in several places of the file (joined)" in caplog.text
 
@@ -118,7 +118,7 @@ BAD = {
 def test_letor_lists_name_file_and_line_of_faults(
     tmp_path: Path, bad: str, monkeypatch: pytest.MonkeyPatch, cache: Path
 ) -> None:
-    monkeypatch.setattr(svmlight, "read_blocks", lambda path, read=svmlight.read_blocks: read(path, 40))
+    monkeypatch.setattr(letor, "read_blocks", lambda path, read=letor.read_blocks: read(path, 40))
     file = write(tmp_path / "train.txt", "1 qid:1 1:1 # fine\n\n" * 20 + bad + "\n1 qid:1 1:1\n" * 20)
     with pytest.raises(UserError) as error:
         letor_lists(file)

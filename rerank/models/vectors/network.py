@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch import device as Device
 
 from rerank.errors import UserError
+from rerank.features.letor import FEATURES
 from rerank.features.normalise import Normaliser, find_normaliser
-from rerank.features.svmlight import FEATURES
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
