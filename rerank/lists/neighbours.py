@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rerank.lists.view import Lists
-from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
+
+if TYPE_CHECKING:
+    from rerank.lists.view import Lists
+    from rerank.storage.arrow import Array
 
 Grouping = Literal["auto", "none"]
 
