@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rerank.collections.base import Document, Qrels, Query, checked_id, joined
 from rerank.collections.judgments import read_qrels_file
-from rerank.collections.records import NAMES
-from rerank.collections.tables import json_object
+from rerank.collections.tables import NAMES, json_object
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, read_lines, warn_once
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Qrels, checked_id
-from rerank.collections.records import NAMES
-from rerank.collections.tables import is_table, named_columns
+from rerank.collections.tables import NAMES, is_table, named_columns
 from rerank.errors import UserError
 from rerank.progress import log
 from rerank.storage.files import read_lines

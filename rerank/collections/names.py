@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rerank.collections.base import Collection, Qrels, Query
-from rerank.collections.files import read_queries_file
 from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.settings.described import find_class
@@ -88,6 +87,8 @@ def read_queries(source: str | Path | Collection, fields: Sequence[str] | None =
     if isinstance(source, str | Path):
         given = _file(source) or open_collection(str(source))
     if fields is None:
+        from rerank.collections.files import read_queries_file
+
         return read_queries_file(given) if isinstance(given, Path) else given.queries()
     if not hasattr(given, "queries_of"):
         raise UserError(f"{given.name}: queries have one text; only those of ir_datasets have fields to choose from")

@@ -10,28 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rerank.collections.base import joined
-from rerank.collections.tables import EXAMPLE, find_columns, load_frame
+from rerank.collections.tables import EXAMPLE, NAMES, find_columns, load_frame
 from rerank.errors import UserError
 from rerank.progress import log
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NAMES: dict[str, tuple[str, ...]] = {
-    "query_id": ("query_id", "qid", "query-id", "q_id"),
-    "query": ("query", "query_text", "question", "anchor", "sentence1"),
-    "instruction": ("instruction", "prompt"),
-    "doc_id": ("doc_id", "docid", "docno", "corpus-id", "pid", "_id"),
-    "text": ("text", "contents", "content", "passage", "document", "segment", "docs", "sentence2", "answer"),
-    "title": ("title",),
-    "grade": ("grade", "relevance", "rel", "label", "labels"),
-    "rank": ("rank", "position"),
-    "score": ("score", "_score"),
-    "positive": ("positive", "pos", "positives", "positive_passages"),
-    "negative": ("negative", "neg", "negatives", "negative_passages"),
-    "hits": ("hits", "candidates", "results", "passages"),
-}
-"""Fields and the names that data sets, search engines and other libraries give them; the first one present counts."""
 
 ABOUT_QUERY = ("query_id", "query", "instruction")
 EXAMPLES = ("positive", "negative", "hits")

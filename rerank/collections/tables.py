@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+NAMES: dict[str, tuple[str, ...]] = {
+    "query_id": ("query_id", "qid", "query-id", "q_id"),
+    "query": ("query", "query_text", "question", "anchor", "sentence1"),
+    "instruction": ("instruction", "prompt"),
+    "doc_id": ("doc_id", "docid", "docno", "corpus-id", "pid", "_id"),
+    "text": ("text", "contents", "content", "passage", "document", "segment", "docs", "sentence2", "answer"),
+    "title": ("title",),
+    "grade": ("grade", "relevance", "rel", "label", "labels"),
+    "rank": ("rank", "position"),
+    "score": ("score", "_score"),
+    "positive": ("positive", "pos", "positives", "positive_passages"),
+    "negative": ("negative", "neg", "negatives", "negative_passages"),
+    "hits": ("hits", "candidates", "results", "passages"),
+}
+"""Fields and the names that data sets, search engines and other libraries give them; the first one present counts."""
+
 EXAMPLE = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 

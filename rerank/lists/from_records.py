@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from rerank.collections.base import Qrels, checked_id, checked_text
 from rerank.collections.judgments import HIGHEST, check_known
-from rerank.collections.records import CANDIDATE, NAMES, Records
+from rerank.collections.records import CANDIDATE, Records
+from rerank.collections.tables import NAMES
 from rerank.errors import UserError, nearest
 from rerank.lists.columns import RESERVED, Column, as_column, grouped
 from rerank.lists.store import Store, memory_store

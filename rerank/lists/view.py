@@ -13,11 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import Qrels
-from rerank.collections.names import as_qrels
-from rerank.collections.records import read_records
 from rerank.errors import UserError
 from rerank.html import ROWS, shown
-from rerank.lists.from_records import store_of
 from rerank.lists.store import Store
 from rerank.lists.writer import StoreWriter
 from rerank.retrieval.runs import RunTable
@@ -111,6 +108,10 @@ class Lists:
         Raises:
             UserError: columns of no known shape, or a row with a missing or contradictory value.
         """
+        from rerank.collections.names import as_qrels
+        from rerank.collections.records import read_records
+        from rerank.lists.from_records import store_of
+
         judged = None if qrels is None else as_qrels(qrels, name="qrels")
         return cls.of(store_of(read_records(source, columns, name, queries), judged, order))
 

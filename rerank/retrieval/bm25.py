@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import Collection, Query
-from rerank.collections.jvm import anserini_jar, java_class
-from rerank.collections.lucene import MANIFEST, LuceneCollection, open_index
+from rerank.collections.lucene import MANIFEST, LuceneCollection, anserini_jar, java_class, open_index
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.runs import RunTable

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import checked_id
-from rerank.collections.records import NAMES, read_records
-from rerank.collections.tables import is_table, named_columns
+from rerank.collections.tables import NAMES, is_table, named_columns
 from rerank.errors import UserError
 from rerank.progress import log, tqdm
 from rerank.storage.arrow import FLOAT32, Array, blocks
@@ -135,6 +134,8 @@ def read_run(path: str | Path) -> RunTable:
     """
     path = Path(path).expanduser()
     if is_table(path):
+        from rerank.collections.records import read_records
+
         return _of_frame(read_records(path).frame, str(path), None, ordered=True)
     codes, documents = dict[str, int](), list[str]()
     queries, ranks, scores = array("i"), array("q"), array("d")

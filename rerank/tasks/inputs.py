@@ -74,7 +74,7 @@ def _index(name: str) -> str:
     """Return how to get an index; empty if it is there."""
     if Path(name).expanduser().is_dir():
         return ""
-    from rerank.collections.jvm import start_jvm
+    from rerank.collections.lucene import start_jvm
 
     start_jvm()  # before pyserini starts it in its own way
     from pyserini.prebuilt_index_info import TF_INDEX_INFO

@@ -11,8 +11,7 @@ import pytest
 
 from rerank import Texts
 from rerank.collections import Collection, Document, Query, open_collection
-from rerank.collections.jvm import java_class
-from rerank.collections.lucene import prebuilt_index
+from rerank.collections.lucene import java_class, prebuilt_index
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.retrieval import BM25, build_index

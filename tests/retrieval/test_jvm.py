@@ -12,7 +12,7 @@ import pytest
 from tests.forked import python
 
 PRINT_JAVA = (
-    "from rerank.collections.jvm import java_class; print(java_class('java.lang.System').getProperty('java.home'))"
+    "from rerank.collections.lucene import java_class; print(java_class('java.lang.System').getProperty('java.home'))"
 )
 
 
@@ -61,7 +61,7 @@ def test_java_is_refused_in_worker_and_forked_processes_and_keeps_ctrl_c(tmp_pat
     path = tmp_path / "workers.py"
     path.write_text("""
 import multiprocessing, os, signal, sys, time
-from rerank.collections.jvm import start_jvm
+from rerank.collections.lucene import start_jvm
 
 def attempt(*_):
     try:
