@@ -44,12 +44,11 @@ from .losses import (
     TwinSigmoidNDCG as TwinSigmoidNDCG,
     WassRank as WassRank,
 )
-from .models.interpolated import Interpolated as Interpolated
+from .models.load import Interpolated as Interpolated
 from .models.load import load as load, load_model as load_model
 from .models.text.cross_encoder import CrossEncoder as CrossEncoder
 from .models.text.decoder import Decoder as Decoder, LoRA as LoRA
-from .models.vectors.attention import SelfAttention as SelfAttention
-from .models.vectors.mlp import MLP as MLP, ListMLP as ListMLP
+from .models.vectors.networks import MLP as MLP, ListMLP as ListMLP, SelfAttention as SelfAttention
 from .models.vectors.trees import LightGBM as LightGBM, XGBoost as XGBoost
 from .relaxations import (
     Approx as Approx,

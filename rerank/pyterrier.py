@@ -15,8 +15,7 @@ import pandas as pd
 import pyterrier as pt
 
 from rerank.errors import UserError
-from rerank.models.interpolated import Interpolated, inner_model
-from rerank.models.load import load_model
+from rerank.models.load import Interpolated, inner_model, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 
 

@@ -23,7 +23,6 @@ losses lists
 features evaluation
 report models
 models.text models.vectors
-models.interpolated
 models.load
 scoring
 training serving

@@ -11,7 +11,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from rerank.settings.described import Described
+from rerank.settings.arguments import Described
 
 ROOMS = (
     "rerank.losses",
@@ -29,7 +29,7 @@ ROOMS = (
     "rerank.training.fit.fit",
     "rerank.training.fit.Training",
     "rerank.models.load.load_model",
-    "rerank.models.interpolated.Interpolated",
+    "rerank.models.load.Interpolated",
 )
 """Public names besides those of the package itself."""
 

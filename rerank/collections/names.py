@@ -10,7 +10,7 @@ from typing import Any
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.judgments import qrels_of, read_qrels_file
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.settings.described import find_class
+from rerank.settings.arguments import find_class
 
 KINDS = {
     "demo": "rerank.collections.demo.DemoCollection",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.settings.ranges import check_unused
+from rerank.settings.arguments import check_unused
 from rerank.tasks.inputs import retrieve_inputs
 from rerank.tasks.retrieve import Search
 from rerank.tasks.retrieve import retrieve as retrieve_lists

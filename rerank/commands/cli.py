@@ -15,7 +15,7 @@ from rerank import __version__
 from rerank.commands.options import EMPTY, HELP, PAGES, command_parser, help_page, options_of
 from rerank.errors import UserError, nearest
 from rerank.progress import is_main, log
-from rerank.settings.described import find_own_classes
+from rerank.settings.arguments import find_own_classes
 from rerank.stops import Stopped, listening, name_of
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rerank.errors import UserError
 from rerank.progress import screen
+from rerank.settings.arguments import annotations_of
 from rerank.settings.parser import make_parser, parse
-from rerank.settings.ranges import annotations_of
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rerank.commands.options import without_markup
 from rerank.errors import UserError, nearest
 from rerank.progress import screen
-from rerank.settings.described import find_class
+from rerank.settings.arguments import find_class
 
 DIRECT = "Relaxations: DirectMetric makes a measure (`rerank show measures`) differentiable with one of these"
 SUM = "Terms: a sum of losses, each with a target (the relevance labels or a column), a weight and a scaling"

@@ -14,7 +14,7 @@ from rerank.errors import UserError
 from rerank.evaluation.measure_names import parse_measures
 from rerank.evaluation.providers import PIPELINE, nERR
 from rerank.retrieval.runs import as_float32
-from rerank.settings.ranges import check_value
+from rerank.settings.arguments import check_value
 from rerank.storage.files import warn_once
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from rerank.evaluation.measures import Empty
 from rerank.evaluation.significance import Correction, Test
-from rerank.settings.ranges import Count, NotNegative, Range
+from rerank.settings.arguments import Count, NotNegative, Range
 
 FIRST_STAGE = "first stage"
 """The row of the first stage."""

@@ -20,7 +20,7 @@ import torch
 from rerank.experiments.worker import Job, do_job
 from rerank.kernels.precision import on_cpu
 from rerank.progress import log
-from rerank.settings.described import find_own_classes
+from rerank.settings.arguments import find_own_classes
 
 STARTING = threading.Lock()
 """Held while a process starts, because it inherits the environment of this one."""

@@ -24,7 +24,7 @@ def do(job: Job, folder: str) -> str:
         missing, where = job["output"] if Path(folder).is_dir() else folder, os.uname().nodename
         return f"{missing}: no such folder on {where}; Ray needs output and data on a shared disk"
     os.chdir(folder)
-    from rerank.settings.described import find_own_classes
+    from rerank.settings.arguments import find_own_classes
 
     find_own_classes()
     return do_job(job)

@@ -16,9 +16,8 @@ from rerank.experiments.trials import Group, Point, Trial, file_name, point_name
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
-from rerank.settings.described import fingerprint
+from rerank.settings.arguments import check_arguments, fingerprint
 from rerank.settings.parser import merged
-from rerank.settings.ranges import check_arguments
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
 from rerank.training.run_folder import measured_hashes, resolve_data, resolve_settings

@@ -23,7 +23,7 @@ from rerank.lists.data import Data, Splits, check_disjoint, hold_out
 from rerank.lists.store import VERSION, memory_store
 from rerank.lists.view import Lists
 from rerank.progress import log, tqdm
-from rerank.settings.ranges import Count, Rate
+from rerank.settings.arguments import Count, Rate
 from rerank.storage.arrow import FLOAT32, Array
 from rerank.storage.files import COMPRESSED, cache_folder, digest, exclusive_lock, file_state, open_binary
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from rerank.errors import UserError
-from rerank.settings.described import Described
+from rerank.settings.arguments import Described
 from rerank.storage.arrow import Array, blocks
 
 ROWS = 16_384

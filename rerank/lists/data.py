@@ -13,8 +13,7 @@ from rerank.lists.concat import concat
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.view import Lists
 from rerank.progress import log
-from rerank.settings.described import Described
-from rerank.settings.ranges import Count, Rate
+from rerank.settings.arguments import Count, Described, Rate
 from rerank.storage.files import say_once
 
 

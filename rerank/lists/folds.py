@@ -16,7 +16,7 @@ from rerank.lists.data import Data, Splits, check_disjoint, judged_lists
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
-from rerank.settings.ranges import Count, Seed
+from rerank.settings.arguments import Count, Seed
 from rerank.storage.arrow import Array
 
 

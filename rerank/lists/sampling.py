@@ -10,8 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.settings.described import Described
-from rerank.settings.ranges import Count, NotNegative, Portion
+from rerank.settings.arguments import Count, Described, NotNegative, Portion
 from rerank.storage.arrow import Array
 
 LARGEST = np.finfo(np.float32).max

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from rerank.settings.described import Described
+from rerank.settings.arguments import Described
 
 if TYPE_CHECKING:  # torch is imported where it is used, so that `rerank train --help` answers at once
     from torch import Tensor

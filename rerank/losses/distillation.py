@@ -9,7 +9,7 @@ from torch.nn.functional import kl_div
 
 from rerank.losses.analytic import AnalyticLoss, logits
 from rerank.losses.base import Loss, Reduction, Target
-from rerank.settings.ranges import Positive
+from rerank.settings.arguments import Positive
 
 
 class MarginMSE(AnalyticLoss):

@@ -17,7 +17,7 @@ from rerank.measures.binary import P
 from rerank.measures.graded import ideal_gain, nDCG
 from rerank.measures.names import parse
 from rerank.relaxations.order import order_of
-from rerank.settings.ranges import NotNegative, Positive
+from rerank.settings.arguments import NotNegative, Positive
 
 Weighting = Literal["lambdarank", "ndcg1", "ndcg2", "ndcg2++"]
 Truncation = Literal["both", "either", "all"]

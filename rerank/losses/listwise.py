@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, softplus
 from rerank.losses.analytic import logits
 from rerank.losses.base import Loss, Reduction, Target, has_ordered_pair
 from rerank.relaxations.order import first, order_of
-from rerank.settings.ranges import Positive, Several
+from rerank.settings.arguments import Positive, Several
 
 LEAST = 1e-30
 """Range of a list's scores up to which they count as tied: the gradient is in units of 1 over it."""

@@ -12,7 +12,7 @@ from rerank.losses.analytic import AnalyticLoss
 from rerank.losses.base import Reduction, Target
 from rerank.losses.pair_sums import logistic, ordered_mean, take
 from rerank.relaxations.order import order_of
-from rerank.settings.ranges import NotNegative, Positive, Several
+from rerank.settings.arguments import NotNegative, Positive, Several
 
 
 class _Pairwise(AnalyticLoss):

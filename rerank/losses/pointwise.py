@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from rerank.losses.analytic import AnalyticLoss
 from rerank.losses.base import Reduction, Target
-from rerank.settings.ranges import Positive, Range
+from rerank.settings.arguments import Positive, Range
 
 
 class EachDocument(AnalyticLoss):

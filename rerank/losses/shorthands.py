@@ -19,7 +19,7 @@ from rerank.relaxations.base import Adaptive
 from rerank.relaxations.neuralsort import NeuralSort
 from rerank.relaxations.sigmoids import Approx, Gradient, TwinSigmoid
 from rerank.relaxations.smoothi import SmoothI
-from rerank.settings.ranges import NotNegative, Positive, Rate
+from rerank.settings.arguments import NotNegative, Positive, Rate
 
 NDCG = "nDCG(dcg='exp-log2')"
 

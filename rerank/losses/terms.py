@@ -10,8 +10,7 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.losses.base import Criterion, Loss
-from rerank.settings.described import Described
-from rerank.settings.ranges import NotNegative, Positive, Share, check_arguments
+from rerank.settings.arguments import Described, NotNegative, Positive, Share, check_arguments
 from rerank.storage.arrow import Array
 
 GRADES = "grades"

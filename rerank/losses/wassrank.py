@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rerank.losses.base import Loss, Reduction
 from rerank.losses.pair_sums import take
-from rerank.settings.ranges import Count, NotNegative, Positive
+from rerank.settings.arguments import Count, NotNegative, Positive
 
 NOTHING = -1e30
 """Logarithm of no mass, finite so that no NaN can arise."""

@@ -10,7 +10,7 @@ from rerank.measures.base import Measure
 from rerank.measures.binary import AP, RR, P
 from rerank.measures.graded import nDCG, nERR
 from rerank.measures.notation import ALIASES, read_name
-from rerank.settings.described import class_path, find_class
+from rerank.settings.arguments import class_path, find_class
 
 if TYPE_CHECKING:
     import ir_measures

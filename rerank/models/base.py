@@ -13,11 +13,10 @@ import numpy as np
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.packing import pack
-from rerank.models.folder import write_contract
-from rerank.settings.described import Described
-from rerank.settings.ranges import Count, check_value
+from rerank.models.folder import CONTRACT
+from rerank.settings.arguments import Count, Described, check_value
 from rerank.storage.arrow import Array
-from rerank.storage.files import warn_once
+from rerank.storage.files import warn_once, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,7 +112,7 @@ class Model(Described, ABC):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.write(folder)
-        write_contract(folder, {**self.contract(), **self.remembered})
+        write_json(folder / CONTRACT, {**self.contract(), **self.remembered})
 
     @abstractmethod
     def write(self, folder: Path) -> None:

@@ -16,8 +16,6 @@ from rerank.storage.files import atomic_write
 if TYPE_CHECKING:
     from huggingface_hub import ModelCard
 
-    from rerank.training.results import Results
-
 TEMPLATE = Path(__file__).with_name("card.jinja")
 
 SETTINGS = ("model", "loss", "sampler", "optimization", "epochs", "batch_size", "seed")
@@ -30,7 +28,7 @@ def make_card(
     base: Path | None = None,
     datasets: Sequence[str] = (),
     config: Mapping[str, Any] | None = None,
-    results: Results | None = None,
+    results: Any = None,
     lists: Mapping[str, str] | None = None,
 ) -> ModelCard:
     """Make the card of a model; license and language are those of its base, if the base has a card.
@@ -41,7 +39,7 @@ def make_card(
         base: the folder of the model that it was made from.
         datasets: names on the hub of the data sets that it was trained on.
         config: the configuration of the training run.
-        results: measures of the run, next to the first stage.
+        results: measures of the run (:class:`rerank.training.results.Results`), next to the first stage.
         lists: a description of the run's lists by split.
     """
     from huggingface_hub import EvalResult, ModelCard, ModelCardData

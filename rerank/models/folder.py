@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.settings.described import class_path, fingerprint, is_ours
+from rerank.settings.arguments import class_path, fingerprint, is_ours
 from rerank.storage.files import digest, read_json, write_json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ CONTRACT, CARD = "rerank.json", "README.md"
 
 TRAINED_ON, INTERPOLATION, CALIBRATION = "trained_on", "interpolation", "calibration"
 """Its keys for the queries of the training run (:mod:`rerank.scoring.in_sample`), the interpolation weights
-(:class:`rerank.models.interpolated.Interpolated`), and calibrated probabilities
+(:class:`rerank.models.load.Interpolated`), and calibrated probabilities
 (:class:`rerank.evaluation.calibration.Calibration`)."""
 
 FUSION = "Fusion"
@@ -40,14 +40,9 @@ def read_contract(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
-def write_contract(folder: Path, contract: Mapping[str, Any]) -> None:
-    """Write ``rerank.json``."""
-    write_json(folder / CONTRACT, contract)
-
-
 def add_to_contract(folder: Path, values: dict[str, Any]) -> None:
     """Add values to ``rerank.json``."""
-    write_contract(folder, read_contract(folder) | values)
+    write_json(folder / CONTRACT, read_contract(folder) | values)
 
 
 def hash_model(folder: Path, interpolate: bool = True) -> str:

@@ -21,7 +21,7 @@ from rerank.kernels.precision import Precision, autocast, exact_float32, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model, check_lists
 from rerank.progress import log, tqdm
-from rerank.settings.ranges import Count, check_value
+from rerank.settings.arguments import Count, check_value
 from rerank.storage.arrow import Array, list_numbers, starts_of
 
 ON_A_CPU = 2048

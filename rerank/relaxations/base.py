@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rerank.relaxations.order import order_of, ranks_of
-from rerank.settings.described import Described
+from rerank.settings.arguments import Described
 
 if TYPE_CHECKING:
     from torch import Tensor

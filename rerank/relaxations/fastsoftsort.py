@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.relaxations.base import Adaptive, Batch, SoftRanks
 from rerank.relaxations.order import first, order_of
-from rerank.settings.ranges import Positive
+from rerank.settings.arguments import Positive
 
 STRENGTH = 4.0
 """N - 1 times the strength over the spread of a list's scores, while that is below 1."""

@@ -11,7 +11,7 @@ from rerank.errors import UserError
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first, lowest
 from rerank.relaxations.sinkhorn import balanced_product
-from rerank.settings.ranges import NotNegative, Positive
+from rerank.settings.arguments import NotNegative, Positive
 
 
 class NeuralSort(RankIndicators):

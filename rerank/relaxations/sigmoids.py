@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from rerank.relaxations.base import Adaptive, Batch, SoftRanks, steepness
-from rerank.settings.ranges import Positive
+from rerank.settings.arguments import Positive
 
 Gradient = Literal[1, 2, 3]
 

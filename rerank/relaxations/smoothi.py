@@ -11,7 +11,7 @@ from torch import Tensor
 from rerank.relaxations.backward import full_precision
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import lowest
-from rerank.settings.ranges import Positive, Rate
+from rerank.settings.arguments import Positive, Rate
 
 
 class SmoothI(RankIndicators):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rerank.relaxations.base import Adaptive, RankIndicators, spread, steepness
 from rerank.relaxations.order import lowest
-from rerank.settings.ranges import Positive
+from rerank.settings.arguments import Positive
 
 
 class SoftSort(RankIndicators):

@@ -10,7 +10,7 @@ from torch import Tensor
 from rerank.relaxations.base import RankIndicators
 from rerank.relaxations.order import first
 from rerank.relaxations.sinkhorn import balanced_product
-from rerank.settings.ranges import Count, Range
+from rerank.settings.arguments import Count, Range
 
 SHARP = 0.03
 """With a smaller epsilon the plan is computed in float64: exp(-1 / epsilon) would underflow in float32."""

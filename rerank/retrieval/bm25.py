@@ -22,7 +22,7 @@ from rerank.collections.lucene import MANIFEST, LuceneCollection, anserini_jar, 
 from rerank.errors import UserError
 from rerank.progress import tqdm
 from rerank.retrieval.runs import RunTable
-from rerank.settings.ranges import NotNegative, Share, check_arguments
+from rerank.settings.arguments import NotNegative, Share, check_arguments
 from rerank.storage.arrow import batched
 from rerank.storage.files import atomic_folder, cache_folder, digest, exclusive_lock, read_json, warn_once, write_json
 

@@ -17,7 +17,7 @@ from rerank.errors import UserError, one_line
 from rerank.kernels.precision import Precision, on_cpu, resolve
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model
-from rerank.models.interpolated import Interpolated, inner_model
+from rerank.models.load import Interpolated, inner_model
 from rerank.models.scorer import Scorer, score_whole
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rerank.settings.ranges import Count, CountOrZero, Seed, check_arguments
+from rerank.settings.arguments import Count, CountOrZero, Seed, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike, Names
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG
 from rerank.models.card import copy_card
 from rerank.models.folder import find_model
-from rerank.models.interpolated import Interpolated
-from rerank.models.load import load_model
+from rerank.models.load import Interpolated, load_model
 from rerank.models.text.cosines import Embedder
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder

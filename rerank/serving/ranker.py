@@ -14,8 +14,7 @@ import numpy as np
 from rerank.errors import UserError
 from rerank.kernels.precision import Precision
 from rerank.lists.columns import as_name
-from rerank.models.interpolated import Interpolated, inner_model
-from rerank.models.load import load_model
+from rerank.models.load import Interpolated, inner_model, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.outputs import run_name
 from rerank.scoring.shared import placed

@@ -8,7 +8,7 @@ from typing import Literal
 
 from rerank.errors import UserError, needed
 from rerank.progress import log
-from rerank.settings.ranges import Count, Port, Positive, check_arguments
+from rerank.settings.arguments import Count, Port, Positive, check_arguments
 from rerank.stops import Stopped, name_of
 
 KEY = "RERANK_API_KEY"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import NotFoundError, UserError, nearest, one_line
-from rerank.settings.described import Described, find_class
-from rerank.settings.ranges import annotations_of, check_arguments, check_value
+from rerank.settings.arguments import Described, annotations_of, check_arguments, check_value, find_class
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.settings.ranges import Count, check_arguments
+from rerank.settings.arguments import Count, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike
 
 if TYPE_CHECKING:

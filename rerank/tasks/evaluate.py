@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rerank.settings.ranges import check_arguments, check_unused
+from rerank.settings.arguments import check_arguments, check_unused
 from rerank.tasks.arguments import Judgments, Runs, Trained
 
 if TYPE_CHECKING:

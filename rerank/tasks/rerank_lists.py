@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.settings.ranges import Count, check_arguments
+from rerank.settings.arguments import Count, check_arguments
 from rerank.tasks.arguments import ListsLike, ModelLike
 
 if TYPE_CHECKING:
@@ -60,9 +60,8 @@ def rerank_lists(
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.folder import read_contract
-    from rerank.models.interpolated import inner_model
-    from rerank.models.load import load_model
-    from rerank.models.vectors.network import FeatureNetwork
+    from rerank.models.load import inner_model, load_model
+    from rerank.models.vectors.base import FeatureNetwork
     from rerank.retrieval.runs import as_run
     from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import check_scoring, join, score_shared, together

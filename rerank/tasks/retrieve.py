@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerank.errors import UserError
 from rerank.progress import log
-from rerank.settings.ranges import Count, check_arguments
+from rerank.settings.arguments import Count, check_arguments
 from rerank.tasks.arguments import Columns, Judgments, Queries, Records, Runs, Source
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.scorer import Scorer
 from rerank.progress import heard
+from rerank.settings.arguments import Count, check_arguments
 from rerank.settings.parser import TRANSFORMERS
-from rerank.settings.ranges import Count, check_arguments
 from rerank.tasks.arguments import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit

@@ -12,7 +12,7 @@ from rerank.lists.data import Data
 from rerank.lists.sampling import Full, Sampler
 from rerank.losses.base import Criterion, Loss
 from rerank.models.base import Model
-from rerank.settings.ranges import Count, NotNegative, Positive, Seed, check_arguments
+from rerank.settings.arguments import Count, NotNegative, Positive, Seed, check_arguments
 
 
 @dataclass

@@ -11,7 +11,7 @@ from rerank import losses, relaxations
 from rerank.errors import UserError
 from rerank.features.normalise import NORMALISERS
 from rerank.models.load import MODELS
-from rerank.settings.described import find_class
+from rerank.settings.arguments import find_class
 from rerank.settings.parser import add_config, join_configs, make_parser, parse
 
 if TYPE_CHECKING:

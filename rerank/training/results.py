@@ -19,7 +19,7 @@ from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.base import Loss
 from rerank.models.base import Model
-from rerank.models.interpolated import Interpolated
+from rerank.models.load import Interpolated
 from rerank.progress import log
 from rerank.storage.arrow import Array
 from rerank.storage.files import read_json, write_json

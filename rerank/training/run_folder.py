@@ -25,14 +25,14 @@ from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.folder import INTERPOLATION, add_to_contract, hash_model, read_contract
 from rerank.retrieval.runs import write_run
 from rerank.scoring.in_sample import remember
-from rerank.settings.described import canonical, described, fingerprint, first_difference
+from rerank.settings.arguments import canonical, described, fingerprint, first_difference
 from rerank.storage.files import atomic_write, read_json, remove_leftovers, write_json
 from rerank.training.results import Results
 
 if TYPE_CHECKING:
     from rerank.lists.data import Splits
     from rerank.lists.view import Lists
-    from rerank.models.interpolated import Interpolated
+    from rerank.models.load import Interpolated
     from rerank.storage.arrow import Array
     from rerank.training.config import TrainConfig
 

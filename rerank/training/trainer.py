@@ -21,7 +21,7 @@ from rerank.models.base import Inputs
 from rerank.models.scorer import Scorer
 from rerank.progress import log, tqdm
 from rerank.scoring.shared import score_shared, together
-from rerank.settings.described import described
+from rerank.settings.arguments import described
 from rerank.stops import Stopped
 from rerank.storage.arrow import Array
 from rerank.storage.files import atomic_folder

@@ -9,7 +9,7 @@ from rerank.losses import BCE, DirectMetric, LambdaLoss, RankNet, SmoothINDCG, l
 from rerank.measures import nDCG
 from rerank.relaxations import NeuralSort, SmoothI
 from rerank.relaxations import load_all as load_relaxations
-from rerank.settings.described import described
+from rerank.settings.arguments import described
 from tests.losses.cases import INDICATORS, RANKS
 
 RELAXATIONS = [NeuralSort(sinkhorn=2), *(made for made, *_ in (*INDICATORS.values(), *RANKS.values()))]

@@ -7,7 +7,7 @@ import pytest
 from rerank import losses
 from rerank.losses import DirectMetric
 from rerank.relaxations import Approx, NeuralSort, SmoothI, TwinSigmoid
-from rerank.settings.described import described
+from rerank.settings.arguments import described
 
 EXP = "nDCG(dcg='exp-log2')"
 MEANT = {

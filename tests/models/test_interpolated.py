@@ -16,8 +16,7 @@ import rerank
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.folder import read_contract
-from rerank.models.interpolated import Interpolated
-from rerank.models.load import load_model
+from rerank.models.load import Interpolated, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import LoRA
 from rerank.retrieval.fuse import fuse

@@ -12,14 +12,13 @@ import torch
 from rerank.commands.cli import main
 from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
-from rerank.models.folder import write_contract
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.attention import SelfAttention
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP, SelfAttention
 from rerank.scoring.in_sample import remember, shared_queries
 from rerank.scoring.outputs import add_model
+from rerank.storage.files import write_json
 from rerank.tasks.rerank_lists import rerank_lists
 from tests.builders import make_lists, make_lists_with_added, train
 from tests.forked import together
@@ -110,7 +109,7 @@ def test_shared_queries_compares_texts(tmp_path: Path) -> None:
     frame["query_id"] = "n" + frame["query_id"]
     frame["query"] = frame["query"].str.upper() + "  "
     (tmp_path / "m").mkdir()
-    write_contract(tmp_path / "m", remember(one.select(np.arange(5))))
+    write_json(tmp_path / "m" / "rerank.json", remember(one.select(np.arange(5))))
     assert shared_queries(Lists.from_dataframe(frame), tmp_path / "m") == ["n" + id for id in one.query_ids[:5]]
 
 

@@ -13,7 +13,7 @@ from rerank import Lists
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.models.folder import find_model
-from rerank.models.interpolated import Interpolated
+from rerank.models.load import Interpolated
 from rerank.retrieval import dense
 from rerank.retrieval.runs import read_run
 from rerank.scoring.outputs import add_cosines

@@ -18,10 +18,11 @@ from rerank.evaluation.measures import evaluate
 from rerank.evaluation.significance import correct, p_value
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
-from rerank.models.folder import TRAINED_ON, read_contract, write_contract
+from rerank.models.folder import TRAINED_ON, read_contract
 from rerank.scoring.in_sample import shared_queries
 from rerank.selection import comparison as selection
 from rerank.selection.comparison import Candidate, Comparison, Selection
+from rerank.storage.files import write_json
 from tests.builders import make_model, random_run, write_collection
 
 SPLITS = {"train": range(60), "validation": range(60, 80), "test": range(80, 100)}
@@ -67,7 +68,7 @@ def reranker(full: Selection, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A model with a trained head and unknown training queries."""
     folder = shutil.copytree(full.folder / "trainings" / "tiny" / "best", tmp_path_factory.mktemp("published") / "x")
     known = read_contract(folder)
-    write_contract(folder, {key: known[key] for key in known if key != TRAINED_ON})
+    write_json(folder / "rerank.json", {key: known[key] for key in known if key != TRAINED_ON})
     return str(folder)
 
 

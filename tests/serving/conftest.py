@@ -6,7 +6,7 @@ import pytest
 
 import rerank
 from rerank.models.folder import add_to_contract
-from rerank.models.interpolated import Interpolated
+from rerank.models.load import Interpolated
 from tests.builders import INSTRUCTED, make_decoder
 
 

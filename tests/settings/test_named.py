@@ -16,7 +16,7 @@ import rerank
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.features.normalise import find_normaliser
-from rerank.settings.described import find_class
+from rerank.settings.arguments import find_class
 from rerank.training.configuration import check, configured, data_of
 from tests.builders import make_lists
 

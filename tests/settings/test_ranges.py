@@ -23,8 +23,7 @@ from rerank.lists.sampling import Sampler
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder, LoRA
 from rerank.retrieval.bm25 import BM25
-from rerank.settings.described import Described
-from rerank.settings.ranges import FINITE, Count, Range, Share, annotations_of, check_arguments
+from rerank.settings.arguments import FINITE, Count, Described, Range, Share, annotations_of, check_arguments
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.configuration import CLASSES, check, classes_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rerank.losses import DirectMetric, SmoothINDCG
 from rerank.relaxations import SmoothI
-from rerank.settings.described import Described, canonical, fingerprint, first_difference
+from rerank.settings.arguments import Described, canonical, fingerprint, first_difference
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.floats() | st.text(),

@@ -14,8 +14,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.base import Model
 from rerank.models.folder import CALIBRATION, add_to_contract, read_contract
-from rerank.models.interpolated import Interpolated
-from rerank.models.load import load_model
+from rerank.models.load import Interpolated, load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.scoring.in_sample import remember
 from tests.builders import contents, write_features

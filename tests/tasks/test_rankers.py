@@ -13,7 +13,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.models.folder import add_to_contract
-from rerank.models.interpolated import Interpolated
+from rerank.models.load import Interpolated
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, read_run

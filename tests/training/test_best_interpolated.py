@@ -13,9 +13,9 @@ from rerank.evaluation.measures import evaluate
 from rerank.lists.folds import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.folder import read_contract
-from rerank.models.interpolated import Interpolated
+from rerank.models.load import Interpolated
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.models.vectors.trees import LightGBM
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run

@@ -17,9 +17,8 @@ from rerank.features.letor import letor_lists
 from rerank.lists.sampling import seed_of
 from rerank.losses import DirectMetric
 from rerank.losses.base import Loss
-from rerank.models.vectors.attention import SelfAttention
-from rerank.models.vectors.mlp import MLP
-from rerank.models.vectors.network import FeatureNetwork
+from rerank.models.vectors.base import FeatureNetwork
+from rerank.models.vectors.networks import MLP, SelfAttention
 from rerank.relaxations import SmoothI, TwinSigmoid
 from rerank.retrieval.runs import read_run
 from tests.builders import train, write_features, write_folds

@@ -20,7 +20,7 @@ from rerank.lists.sampling import Full
 from rerank.losses import DirectMetric, ListNet, PairwiseHinge
 from rerank.losses.base import Loss
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.relaxations import SmoothI
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.batches import Batches

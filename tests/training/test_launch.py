@@ -15,7 +15,7 @@ from accelerate.utils import write_basic_config
 from rerank.errors import UserError
 from rerank.lists.data import ListsData
 from rerank.losses import ListNet
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.scoring.shared import join, together
 from rerank.training import launch
 from rerank.training.accumulate import MemoryLimits

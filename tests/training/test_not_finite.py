@@ -20,7 +20,7 @@ from rerank.features.letor import letor_lists
 from rerank.lists import Lists
 from rerank.losses.base import Loss
 from rerank.models.scorer import score_lists
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.scoring.shared import score_shared
 from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint

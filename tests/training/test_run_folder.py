@@ -17,7 +17,7 @@ from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.losses import ListNet, SmoothINDCG
 from rerank.models.text.cross_encoder import CrossEncoder
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.models.vectors.trees import LightGBM
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.fit import fit

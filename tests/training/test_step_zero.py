@@ -9,7 +9,7 @@ import pytest
 
 from rerank.evaluation.measures import evaluate
 from rerank.lists.data import Splits
-from rerank.models.vectors.mlp import MLP
+from rerank.models.vectors.networks import MLP
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from tests.builders import write_folds

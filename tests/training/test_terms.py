@@ -20,8 +20,8 @@ from rerank.losses import BCE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, 
 from rerank.losses.base import Criterion
 from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
-from rerank.models.vectors.mlp import MLP
-from rerank.settings.described import canonical, described
+from rerank.models.vectors.networks import MLP
+from rerank.settings.arguments import canonical, described
 from rerank.training.batches import Targets, check_sampler, pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration

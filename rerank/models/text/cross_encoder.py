@@ -42,7 +42,7 @@ from rerank.models.text.pairs import (
     with_instructions,
 )
 from rerank.progress import log
-from rerank.settings.ranges import Count, Positive, Rate, check_value
+from rerank.settings.arguments import Count, Positive, Rate, check_value
 from rerank.storage.arrow import Array
 from rerank.storage.files import say_once
 
@@ -152,7 +152,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
         with drawn_from(seed):
             self._load()
-        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
+        if self.long == "cls_mean" and not getattr(self.network, "reads_cls", False):
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
         self._at_zero = bool(self.residual.columns) and zero_last_layer(self.network, self.missing)

@@ -37,7 +37,7 @@ from rerank.models.text.network import (
     read_tokenizer,
 )
 from rerank.models.text.pairs import PairTemplate
-from rerank.settings.ranges import Count, Positive, Rate, check_arguments
+from rerank.settings.arguments import Count, Positive, Rate, check_arguments
 from rerank.storage.files import read_json
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rerank.errors import UserError, needed
 from rerank.lists.view import Lists
 from rerank.models.base import check_added, check_lists
 from rerank.models.folder import read_contract
-from rerank.models.vectors.network import VectorModel, columns_of, vectors
-from rerank.settings.ranges import Count, CountOrZero, NotNegative, Portion, Positive, Several
+from rerank.models.vectors.base import VectorModel, columns_of, vectors
+from rerank.settings.arguments import Count, CountOrZero, NotNegative, Portion, Positive, Several
 from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]

@@ -12,8 +12,8 @@ from rerank.features.letor import letor_lists
 from rerank.features.normalise import QueryZScore
 from rerank.lists import Lists
 from rerank.models.load import load_model
-from rerank.models.vectors.mlp import MLP
-from rerank.models.vectors.network import columns_of, vectors
+from rerank.models.vectors.base import columns_of, vectors
+from rerank.models.vectors.networks import MLP
 from rerank.models.vectors.trees import LightGBM, Trees, XGBoost
 from tests.builders import make_lists, make_lists_with_added, write_features
 from tests.models.vectors.test_trees import grown

@@ -16,9 +16,8 @@ from rerank.features.normalise import QueryZScore, ShiftedLog, Standardise
 from rerank.lists import Lists
 from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
-from rerank.models.vectors.attention import SelfAttention
-from rerank.models.vectors.mlp import MLP, ListMLP, ListNorm
-from rerank.models.vectors.network import FeatureNetwork, columns_of
+from rerank.models.vectors.base import FeatureNetwork, columns_of
+from rerank.models.vectors.networks import MLP, ListMLP, ListNorm, SelfAttention
 from tests.builders import write_features
 from tests.models.independent import check_independent
 
