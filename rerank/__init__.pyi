@@ -15,7 +15,7 @@ from .features.normalise import (
 )
 from .lists.concat import concat as concat
 from .lists.data import ListsData as ListsData
-from .lists.folds import FoldsData as FoldsData
+from .lists.data import FoldsData as FoldsData
 from .lists.sampling import Full as Full, Pairs as Pairs, PositivesNegatives as PositivesNegatives, Random as Random
 from .lists.view import Lists as Lists
 from .losses import (

@@ -56,7 +56,7 @@ def calibrate(
 
     from rerank.evaluation.calibration import calibration_error, fit
     from rerank.features.letor import open_lists
-    from rerank.lists.folds import drawn_folds
+    from rerank.lists.data import drawn_folds
     from rerank.lists.view import Lists
     from rerank.models.card import copy_card
     from rerank.models.folder import CALIBRATION, CONTRACT, add_to_contract, read_contract

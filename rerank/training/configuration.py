@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rerank.lists.data import Data
     from rerank.training.config import TrainConfig
 
-DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.folds", "LetorData": "rerank.features.letor"}
+DATA = {"ListsData": "rerank.lists.data", "FoldsData": "rerank.lists.data", "LetorData": "rerank.features.letor"}
 SAMPLERS = dict.fromkeys(("Full", "Random", "PositivesNegatives", "Pairs"), "rerank.lists.sampling")
 _LOSSES = sorted(losses.LOSSES, key=lambda name: "NDCG" not in name)  # suggested first
 

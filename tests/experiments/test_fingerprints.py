@@ -11,7 +11,7 @@ import pytest
 
 from rerank.commands.experiment import experiment
 from rerank.lists import Lists
-from rerank.lists.folds import FoldsData
+from rerank.lists.data import FoldsData
 from rerank.storage.files import exclusive_lock
 from tests.builders import make_lists, make_model, write_folds
 from tests.experiments.settings import short_texts, write_experiment

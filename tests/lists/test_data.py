@@ -13,8 +13,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.columns import named_files
-from rerank.lists.data import ListsData, hold_out
-from rerank.lists.folds import FoldsData
+from rerank.lists.data import FoldsData, ListsData, hold_out
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
 from tests.lists.test_neighbours import questions

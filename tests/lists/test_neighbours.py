@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.concat import concat
-from rerank.lists.data import ListsData, hold_out
-from rerank.lists.folds import FoldsData, drawn_folds
+from rerank.lists.data import FoldsData, ListsData, drawn_folds, hold_out
 from rerank.lists.neighbours import relevant_links, seen_queries
 from rerank.storage.files import say_once
 from rerank.training.configuration import check

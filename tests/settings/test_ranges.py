@@ -17,8 +17,7 @@ import rerank
 from rerank import losses, relaxations
 from rerank.errors import UserError
 from rerank.features.letor import LetorData
-from rerank.lists.data import ListsData
-from rerank.lists.folds import FoldsData
+from rerank.lists.data import FoldsData, ListsData
 from rerank.lists.sampling import Sampler
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder, LoRA

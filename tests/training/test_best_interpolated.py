@@ -10,7 +10,7 @@ import pytest
 
 import rerank
 from rerank.evaluation.measures import evaluate
-from rerank.lists.folds import FoldsData
+from rerank.lists.data import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.folder import read_contract
 from rerank.models.load import Interpolated
