@@ -148,17 +148,13 @@ class PositivesNegatives(Sampler):
         """Return a mask of the candidates that may be relevant although they are not judged so."""
         if not self.columns:
             return None
-        starts, lengths = lists.offsets[:-1], lists.lengths
-        found = np.zeros(lists.size, dtype=bool)
-        for name in self.columns:
-            values, filled = lists.column(name), lengths > 0
-            of_relevant = np.where((lists.grades > 0) & ~np.isnan(values), values, -np.inf)
-            best = np.full(len(lists), -np.inf)
-            best[filled] = np.maximum.reduceat(of_relevant, starts[filled])
-            best[np.isneginf(best)] = np.inf  # nothing to compare with
-            below = self.margin or 0.0 if self.ratio is None else (1 - self.ratio) * np.minimum(np.abs(best), LARGEST)
-            found |= values > np.repeat(best - below, lengths)
-        return found & (lists.grades <= 0)
+        values, filled = lists.column(self.columns[0]), lists.lengths > 0
+        of_relevant = np.where((lists.grades > 0) & ~np.isnan(values), values, -np.inf)
+        best = np.full(len(lists), -np.inf)
+        best[filled] = np.maximum.reduceat(of_relevant, lists.offsets[:-1][filled])
+        best[np.isneginf(best)] = np.inf  # nothing to compare with
+        below = self.margin or 0.0 if self.ratio is None else (1 - self.ratio) * np.minimum(np.abs(best), LARGEST)
+        return (values > np.repeat(best - below, lists.lengths)) & (lists.grades <= 0)
 
     def sample(self, labels: Array, seed: int, left_out: Array | None = None) -> Array:
         others = labels <= 0 if left_out is None else (labels <= 0) & ~left_out

@@ -64,10 +64,6 @@ class Side:
     lead: str = ""
     tail: str = ""
 
-    def key(self) -> str:
-        """Return the settings that decide the tokens."""
-        return f"{self.length}{self.lead!r}{self.tail!r}" if self.lead or self.tail else str(self.length)
-
 
 def encode(tokenizer: PreTrainedTokenizerBase, side: Side, texts: Sequence[str]) -> tuple[list[Array], int]:
     """Return the token ids of texts, without special tokens, and the number of texts that were cut."""
@@ -100,7 +96,7 @@ def tokenise(
         raise UserError(f"{tokenizer.name_or_path}: has no fast tokenizer (tokenizer.json); choose a model with one")
     if not store.has_text:
         raise UserError(f"{store}: has no texts to read; use a model over columns, such as MLP or LightGBM")
-    key = digest(_rules(backend), f"{query.key()}/{document.key()}")
+    key = digest(_rules(backend), repr((query, document)))
     if key not in store.memory:
         if store.parts:
             parts = [tokenise(part, tokenizer, query_length, document_length, around) for part in store.parts]
