@@ -13,9 +13,8 @@ import numpy as np
 from rerank.collections.base import Collection, Qrels, Query
 from rerank.collections.judgments import check_known
 from rerank.errors import UserError
-from rerank.lists.store import DOCUMENTS, QUERIES
+from rerank.lists.store import DOCUMENTS, QUERIES, StoreWriter
 from rerank.lists.view import Lists
-from rerank.lists.writer import StoreWriter
 from rerank.progress import log, tqdm
 from rerank.retrieval.bm25 import PAIRS
 from rerank.retrieval.fuse import Pool
@@ -107,8 +106,7 @@ def build_lists(
         with StoreWriter(temporary, {name: [name] for name in pool.columns}) as writer:
             progress = tqdm(queries, desc="lists", unit=" queries", disable=None)
             for some in batched(progress, max(1, PAIRS // (depth * len(pool.runs)))):
-                found = [_candidates(pool, query, depth, relevant, rows) for query in some]
-                _write(writer, pool.columns, some, found, qrels, rows, counts)
+                _add_lists(writer, pool, some, depth, qrels, relevant, rows, counts)
             ranking = ((query.id, pool.ranking(query.id, depth)) for query in queries)
             writer.finish(
                 collection={"name": collection.name, "fingerprint": collection.fingerprint()},
@@ -158,38 +156,33 @@ class _Documents:
         return id in self.rows
 
 
-def _candidates(
-    pool: Pool, query: Query, depth: int, relevant: Qrels, rows: Mapping[str, int]
-) -> tuple[list[str], Array, int]:
-    """Return the candidates of a query, their scores, ``[n, columns]``, and the number of added ones at the end."""
-    documents, scores = pool.candidates(query.id, depth)
-    there = set(documents)
-    missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
-    added = [id for id in missed if rows[id] != LACKING]
-    unknown = np.full((len(added), len(pool.columns)), np.nan)
-    return documents + added, np.concatenate([scores, unknown]), len(added)
-
-
-def _write(
+def _add_lists(
     writer: StoreWriter,
-    columns: tuple[str, ...],
+    pool: Pool,
     queries: list[Query],
-    found: list[tuple[list[str], Array, int]],
+    depth: int,
     qrels: Qrels,
+    relevant: Qrels,
     rows: Mapping[str, int],
     counts: Counter[str],
 ) -> None:
-    judged = [qrels.get(query.id, {}) for query in queries]
-    for query, (documents, _, _) in zip(queries, found, strict=True):
-        if lost := next((id for id in documents if rows[id] == LACKING), None):
+    """Append the lists of some queries: their candidates, then the relevant documents that were missed."""
+    lengths, added, documents, grades, scores = [], [], list[int](), list[int](), list[Array]()
+    for query in queries:
+        ids, values = pool.candidates(query.id, depth)
+        if lost := next((id for id in ids if rows[id] == LACKING), None):
             raise UserError(f"query {query.id}: the run's document {lost!r} is not in the collection")
-    lengths = np.array([len(documents) for documents, _, _ in found])
-    added = np.array([count for _, _, count in found])
-    places = np.array([rows[id] for documents, _, _ in found for id in documents], dtype=np.int32)
-    grades = [max(0, given.get(id, 0)) for given, (ids, _, _) in zip(judged, found, strict=True) for id in ids]
-    scores = np.concatenate([scores for _, scores, _ in found])
-    writer.add(lengths, added, places, np.array(grades, dtype=np.int16), **dict(zip(columns, scores.T, strict=True)))
-    counts["added_relevant"] += int(added.sum())
-    counts["pairs"] += len(places)
-    counts["queries_without_candidates"] += int((lengths == 0).sum())
-    counts["negative_grades"] += sum(grade < 0 for given in judged for grade in given.values())
+        there, judged = set(ids), qrels.get(query.id, {})
+        missed = [id for id, grade in relevant.get(query.id, {}).items() if grade > 0 and id not in there]
+        missed = [id for id in missed if rows[id] != LACKING]
+        lengths.append(len(ids) + len(missed))
+        added.append(len(missed))
+        documents += [rows[id] for id in (*ids, *missed)]
+        grades += [max(0, judged.get(id, 0)) for id in (*ids, *missed)]
+        scores += [values, np.full((len(missed), len(pool.columns)), np.nan)]
+        counts["negative_grades"] += sum(grade < 0 for grade in judged.values())
+    columns = dict(zip(pool.columns, np.concatenate(scores).T, strict=True))
+    writer.add(np.array(lengths), np.array(added), np.array(documents, np.int32), np.array(grades, np.int16), **columns)
+    counts["added_relevant"] += sum(added)
+    counts["pairs"] += len(documents)
+    counts["queries_without_candidates"] += lengths.count(0)

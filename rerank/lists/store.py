@@ -4,8 +4,8 @@
 ``manifest.json``      version, where everything came from, counts
 ``queries.arrow``      ``query_id`` and, of texts, ``text`` and perhaps ``instruction``
 ``documents.arrow``    ``doc_id`` and, of texts, ``text``: each distinct document once
-``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``, ``added``: a row per candidate, list after
-                       list, best first
+``candidates.arrow``   ``query``, ``document`` (rows of the two), ``grade``: a row per candidate, list after list, best
+                       first
 ``ends.arrow``         ``end`` (where each list ends among the candidates), ``added`` (how many of its last are hidden)
 ``qrels.trec``         all judgments, also of documents that are not candidates
 ``columns/NAME.arrow`` what a system says of every candidate, a number or several; NaN where it did not return it
@@ -19,7 +19,8 @@ not need is never touched.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rerank import __version__
 from rerank.collections.base import Qrels
 from rerank.collections.names import read_qrels
 from rerank.errors import NotFoundError, UserError, nearest
@@ -41,8 +43,9 @@ from rerank.lists.columns import (
     write_column,
     z_scores,
 )
-from rerank.storage.arrow import Array, blocks, read_arrow
-from rerank.storage.files import atomic_file, cache_folder, exclusive_lock, read_json
+from rerank.retrieval.runs import Run, Scored, write_run
+from rerank.storage.arrow import Array, FlatFile, blocks, read_arrow
+from rerank.storage.files import atomic_file, cache_folder, digest, exclusive_lock, read_json, write_json
 
 VERSION = 2
 """Version of the folder's layout; a folder of another version is refused."""
@@ -53,7 +56,7 @@ Z_ROWS = 1 << 20
 MANIFEST = "manifest.json"
 QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("text", pa.string())])
-CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16()), ("added", pa.uint8())])
+CANDIDATES = pa.schema([("query", pa.int32()), ("document", pa.int32()), ("grade", pa.int16())])
 ENDS = pa.schema([("end", pa.int64()), ("added", pa.int32())])
 TABLES = ("queries", "documents", "candidates", "ends")
 
@@ -163,7 +166,8 @@ class Store:
     @property
     def added_rows(self) -> Array:
         """Mask of the candidates that were added, ``[T]`` bool."""
-        return self.table("candidates")["added"].to_numpy().astype(bool)
+        lengths = np.diff(self.ends, prepend=0)
+        return np.repeat(self.ends - self.added, lengths) <= np.arange(len(self.document))
 
     @cached_property
     def qrels(self) -> Qrels | None:
@@ -293,6 +297,77 @@ class Store:
         return Store(self.manifest, tables=tables, columns=columns, qrels=self.qrels)
 
 
+class StoreWriter(ExitStack):
+    """Collects candidates and columns, and writes what a lists folder has beside its texts.
+
+    ``queries.arrow`` and ``documents.arrow`` are written by whoever has them, before :meth:`finish`.
+    """
+
+    def __init__(self, folder: Path, columns: Mapping[str, Sequence[str]]) -> None:
+        super().__init__()
+        self.folder, self.names = folder, {check_name(name): tuple(numbers) for name, numbers in columns.items()}
+        self.lists = 0
+        self._candidates = self.enter_context(FlatFile(folder, CANDIDATES))
+        self._ends = self.enter_context(FlatFile(folder, ENDS))
+        self._columns = {name: self.enter_context(column_file(folder, len(n))) for name, n in self.names.items()}
+
+    def add(self, lengths: Array, added: Array, documents: Array, grades: Array, /, **columns: Array) -> None:
+        """Append lists.
+
+        Args:
+            lengths: ``[q]`` candidates of every list, added ones included.
+            added: ``[q]`` how many of each list's last ones were added.
+            documents: ``[n]`` rows of the candidates' documents, list after list.
+            grades: ``[n]``.
+            columns: ``[n]`` or ``[n, C]`` for each column.
+        """
+        ends = np.cumsum(lengths, dtype=np.int64)
+        queries = np.repeat(np.arange(self.lists, self.lists + len(lengths)), lengths)
+        self._ends.add(end=ends + self._candidates.rows, added=np.asarray(added))
+        self._candidates.add(query=queries, document=np.asarray(documents), grade=np.asarray(grades))
+        for name, values in columns.items():
+            self._columns[name].add(values=as_column(name, values))
+        self.lists += len(lengths)
+
+    def finish(
+        self,
+        *,
+        collection: Mapping[str, Any],
+        retriever: Mapping[str, Any],
+        counts: Mapping[str, int],
+        made: Mapping[str, Mapping[str, Any]],
+        order: str | None,
+        run: Run | Iterable[tuple[str, Sequence[Scored]]],
+        qrels: Qrels | None,
+        by_grades: bool = False,
+    ) -> None:
+        """Write everything; ``run`` is the ranking by column ``order``, ``by_grades`` says that all judgments are."""
+        self._candidates.write(self.folder / "candidates.arrow")
+        self._ends.write(self.folder / "ends.arrow")
+        candidates = digest(*(self.folder / f"{name}.arrow" for name in ("queries", "documents", "candidates")))
+        (self.folder / "columns").mkdir()
+        for name, file in self._columns.items():
+            write_column(file, self.folder / "columns" / f"{name}.arrow", self.names[name], candidates, made[name])
+        if order is not None:
+            write_run(self.folder / "run.trec", run, order)
+        if qrels:
+            with (self.folder / "qrels.trec").open("w", encoding="utf-8") as judged:
+                for query, grades in qrels.items():
+                    judged.writelines(f"{query} 0 {document} {grade}\n" for document, grade in grades.items())
+        manifest = {
+            "version": VERSION,
+            "rerank": __version__,
+            "collection": dict(collection),
+            "retriever": dict(retriever),
+            "order": order,
+            "judgments": "grades" if by_grades else "qrels.trec" if qrels else None,
+            "counts": dict(counts),
+            "columns": list(self.names),
+            "candidates": candidates,
+        }
+        write_json(self.folder / MANIFEST, manifest)
+
+
 def memory_store(
     name: str,
     tables: Mapping[str, pa.Table],
@@ -307,12 +382,7 @@ def memory_store(
 ) -> Store:
     """Make a store in memory: tables of queries and documents, and the candidates of lists of these lengths."""
     ends, added = np.cumsum(lengths), np.zeros(len(lengths)) if added is None else added
-    rows = {
-        "query": np.repeat(np.arange(len(lengths)), lengths),
-        "document": documents,
-        "grade": grades,
-        "added": np.repeat(ends - added, lengths) <= np.arange(len(documents)),
-    }
+    rows = {"query": np.repeat(np.arange(len(lengths)), lengths), "document": documents, "grade": grades}
     made = dict(tables)
     for table, schema, arrays in (("candidates", CANDIDATES, rows), ("ends", ENDS, {"end": ends, "added": added})):
         typed = {field.name: arrays[field.name].astype(field.type.to_pandas_dtype()) for field in schema}

@@ -15,8 +15,7 @@ import pyarrow as pa
 from rerank.collections.base import Qrels
 from rerank.errors import UserError
 from rerank.html import ROWS, shown
-from rerank.lists.store import Store
-from rerank.lists.writer import StoreWriter
+from rerank.lists.store import Store, StoreWriter
 from rerank.retrieval.runs import RunTable
 from rerank.storage.arrow import Array, ranges, taken, write_arrow
 from rerank.storage.files import atomic_folder
