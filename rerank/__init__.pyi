@@ -1,7 +1,7 @@
 """Public names; ``__init__.py`` imports each at its first use."""
 
 from . import losses as losses, measures as measures, relaxations as relaxations
-from .collections.in_memory import Texts as Texts
+from .collections.texts import Texts as Texts
 from .errors import NotFoundError as NotFoundError, UserError as UserError
 from .evaluation.table import Table as Table
 from .experiments.config import ExperimentConfig as ExperimentConfig

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from rerank.collections.base import Query
 from rerank.collections.demo import DemoCollection
-from rerank.collections.in_memory import Texts
 from rerank.collections.names import read_qrels
+from rerank.collections.texts import Texts
 from rerank.errors import UserError
 from rerank.lists.view import Lists
 from rerank.retrieval.bm25 import BM25, build_index

@@ -113,7 +113,7 @@ def retrieve(
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
     """
     from rerank.collections.names import as_qrels, checked_collection, open_collection
-    from rerank.collections.own_queries import OwnQueries
+    from rerank.collections.texts import OwnQueries
     from rerank.lists.build import ORDER, build_lists
     from rerank.lists.view import Lists
     from rerank.retrieval.dense import DENSE, build_vectors, search_dense

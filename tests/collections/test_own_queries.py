@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import rerank
 from rerank import Texts
-from rerank.collections.own_queries import OwnQueries
+from rerank.collections.texts import OwnQueries
 
 TEXTS = Texts(
     {

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from rerank.collections import open_collection
-from rerank.collections.in_memory import Texts
+from rerank.collections.texts import Texts
 from rerank.errors import UserError
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run
