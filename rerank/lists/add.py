@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from rerank.errors import UserError
 from rerank.lists.columns import check_name
 from rerank.lists.store import Store
-from rerank.lists.view import Lists
 from rerank.progress import log
 from rerank.retrieval.runs import read_run
 from rerank.storage.arrow import Array
@@ -49,8 +48,7 @@ def add_runs(lists: Store | str | Path, files: Mapping[str, str | Path]) -> None
     # A column remembers the file's name, as folders move, and its content.
     made = {check_name(name): {"run": Path(file).name, "sha256": digest(Path(file))} for name, file in files.items()}
     done = {name for name in files if is_there(store, name, made[name])}
-    every = Lists.of(store).with_added()
-    found = {name: read_column(every, path) for name, path in files.items() if name not in done}
+    found = {name: read_column(store, path) for name, path in files.items() if name not in done}
     for name, values in found.items():
         store.add_column(name, values, made=made[name])
     for name in files:
@@ -70,13 +68,13 @@ def is_there(store: Store, name: str, made: Mapping[str, Any]) -> bool:
     )
 
 
-def read_column(every: Lists, path: str | Path) -> Array:
+def read_column(store: Store, path: str | Path) -> Array:
     """Read the scores of all candidates of a store from a run file, ``[T]`` float32."""
-    store, run = every.store, read_run(path)
+    run = read_run(path)
     if not len(run):
         raise UserError(f"{path}: empty; expected a row per query and document, with a score")
     queries = pa.array(np.repeat(np.array(run.queries, dtype=object), np.diff(run.offsets)), pa.string())
-    rows = _rows(every, queries, run.documents.cast(pa.string()).combine_chunks())
+    rows = _rows(store, queries, run.documents.cast(pa.string()).combine_chunks())
     known = np.flatnonzero(rows >= 0)
     values = np.full(len(store.document), np.nan, dtype=np.float32)
     values[rows[known]] = run.scores[known]
@@ -94,16 +92,14 @@ def read_column(every: Lists, path: str | Path) -> Array:
     return values
 
 
-def _rows(every: Lists, queries: pa.Array, documents: pa.Array) -> Array:
+def _rows(store: Store, queries: pa.Array, documents: pa.Array) -> Array:
     """Find the rows of candidates by the ids of query and document, ``[n]`` int64; -1 if a query lacks it."""
-    store, rows = every.store, every.row_numbers
     query = _positions(queries, store.queries.column("query_id"))
     document = _positions(documents, store.documents.column("doc_id"))
     count = store.documents.num_rows
-    keys = store.query[rows].astype(np.int64) * count + store.document[rows]
+    keys = store.query.astype(np.int64) * count + store.document
     known = (query >= 0) & (document >= 0)
-    places = _positions(pa.array(np.where(known, query * count + document, -1)), pa.array(keys))
-    return np.append(rows, -1)[places]
+    return _positions(pa.array(np.where(known, query * count + document, -1)), pa.array(keys))
 
 
 def _positions(values: pa.Array, known: pa.Array | pa.ChunkedArray) -> Array:
