@@ -1,11 +1,16 @@
-"""Sources of training, validation and test lists: folders, held-out shares, and folds of one folder."""
+"""Sources of training, validation and test lists, and hashes of their content.
+
+Lists come from folders, held-out shares, and folds of one folder. By the hashes, a run knows whether it was trained on
+the same ones.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, count, takewhile
 from pathlib import Path
@@ -14,14 +19,18 @@ import numpy as np
 
 from rerank.collections.names import read_queries
 from rerank.errors import UserError
+from rerank.lists.columns import SCALED
 from rerank.lists.concat import concat
 from rerank.lists.neighbours import Grouping, query_groups
 from rerank.lists.sampling import seed_of
 from rerank.lists.view import Lists
 from rerank.progress import log
 from rerank.settings.arguments import Count, Described, Rate, Seed
-from rerank.storage.arrow import Array
-from rerank.storage.files import say_once
+from rerank.storage.arrow import Array, taken
+from rerank.storage.files import digest, say_once
+
+BLOCK = 65_536
+"""Documents that are hashed at a time."""
 
 
 @dataclass(frozen=True)
@@ -271,3 +280,39 @@ def read_folds(source: str) -> list[set[str]]:
     if twice := sorted(query for query, number in times.items() if number > 1):
         raise UserError(f"{source}: query {twice[0]!r} is in several folds; it can be in one only")
     return folds
+
+
+def content_hashes(lists: Lists, columns: Sequence[str] = ()) -> dict[str, str]:
+    """Hash the content of some lists, wherever they are stored.
+
+    Documents are numbered by their first appearance, so that other lists of the same folder do not count.
+
+    Returns:
+        Hashes of ``texts`` (ids and texts of queries and documents), ``candidates`` (documents in their order),
+        ``labels`` (all judgments) and of each column.
+    """
+    import pandas as pd
+
+    numbers, rows = pd.factorize(lists.documents)
+    texts = hashlib.sha256()
+    for table, chosen in ((lists.store.queries, lists.queries), (lists.store.documents, rows)):
+        for column in table.columns:
+            for start in range(0, len(chosen), BLOCK):
+                some = taken(column, chosen[start : start + BLOCK]).to_pylist()
+                texts.update(digest(*(text or "" for text in some)).encode())
+    # Judgments of documents that were not retrieved count in measures.
+    qrels = {} if lists.judged_by_grades else lists.qrels or {}
+    judged = [repr(sorted(qrels.get(query, {}).items())) for query in lists.query_ids]
+    found = {
+        "texts": texts.hexdigest(),
+        "candidates": digest(lists.offsets.astype("<i8").tobytes(), numbers.tobytes()),
+        "labels": digest(lists.grades.astype("<i8").tobytes(), *judged),
+    }
+    return found | {f"column {name}": digest(_column(lists, name).tobytes()) for name in dict.fromkeys(columns)}
+
+
+def _column(lists: Lists, name: str) -> Array:
+    column, is_scaled, depth = name.partition(SCALED)
+    if is_scaled:
+        return lists.store.scaled(column, int(depth), lists.row_numbers)
+    return lists.matrix([name])

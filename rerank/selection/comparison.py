@@ -20,8 +20,7 @@ from rerank.evaluation.significance import ALPHA
 from rerank.evaluation.weights import GRID, search_weights
 from rerank.html import shown
 from rerank.lists.columns import as_name
-from rerank.lists.content import content_hashes
-from rerank.lists.data import check_disjoint, drawn_folds, hold_out
+from rerank.lists.data import check_disjoint, content_hashes, drawn_folds, hold_out
 from rerank.lists.sampling import PositivesNegatives
 from rerank.lists.view import Lists
 from rerank.losses import TwinSigmoidNDCG

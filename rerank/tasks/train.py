@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from rerank.errors import UserError, nearest
-from rerank.lists.content import content_hashes
-from rerank.lists.data import ListsData
+from rerank.lists.data import ListsData, content_hashes
 from rerank.lists.neighbours import Grouping
 from rerank.lists.view import Lists
 from rerank.losses.base import Criterion, Loss

@@ -19,7 +19,7 @@ import yaml
 
 import rerank
 from rerank.errors import UserError
-from rerank.lists.content import content_hashes
+from rerank.lists.data import content_hashes
 from rerank.losses.terms import columns_of
 from rerank.models.card import dataset_of, make_card, write_card
 from rerank.models.folder import INTERPOLATION, add_to_contract, hash_model, read_contract

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from rerank.lists import Lists
-from rerank.lists.content import content_hashes
+from rerank.lists.data import content_hashes
 
 COLUMNS = ["bm25"]
 
