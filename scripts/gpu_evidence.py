@@ -42,7 +42,8 @@ from models import SHAPES, need_no_arrow, operations, product_rate, random_model
 
 need_no_arrow()
 
-from rerank.losses import ListNet, Loss, load_all
+import rerank.losses
+from rerank.losses import ListNet, Loss
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import (
     UNLIMITED,
@@ -332,7 +333,7 @@ def losses(here: Here) -> Iterator[str]:
     yield f"| loss, ms | {' | '.join(f'{batch} × {length}' for batch, length in sizes)} |"
     yield "|---|" + "---|" * len(sizes)
     for name in LOSSES:
-        loss = load_all()[name]()
+        loss = getattr(rerank.losses, name)()
         milliseconds = [f"{1e3 * loss_seconds(here, loss, *size):.2f}" for size in sizes]
         yield f"| {name} | {' | '.join(milliseconds)} |"
 

@@ -56,7 +56,9 @@ def _classes(what: str) -> dict[str, dict[str, Any]]:
     if what == "losses":
         from rerank import losses, relaxations
 
-        return {"": losses.load_all(), DIRECT: relaxations.load_all(), SUM: losses.load_parts()}
+        parts = {name: getattr(losses, name) for name in losses.PARTS}
+        smooth = {name: getattr(relaxations, name) for name in relaxations.RELAXATIONS}
+        return {"": {name: getattr(losses, name) for name in losses.LOSSES}, DIRECT: smooth, SUM: parts}
     if what == "measures":
         from rerank.measures.names import MEASURES
 

@@ -20,7 +20,7 @@ from rerank.storage.files import warn_once
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "evaluate", "nERR", "parse_measures", "pool"]
+__all__ = ["Empty", "Evaluator", "PerQuery", "check_overlap", "nERR", "parse_measures", "pool"]
 
 Empty = Literal["drop", "0", "1"]
 Qrels = Mapping[str, Mapping[str, int]]
@@ -98,6 +98,10 @@ def pool(tables: Sequence[PerQuery]) -> PerQuery:
 class Evaluator:
     """Scorer of runs against the same qrels.
 
+    >>> run = {"q": [("a", 3.0), ("b", 2.0)]}  # the second is the relevant one: 1 / log2(3)
+    >>> {name: round(value, 4) for name, value in Evaluator({"q": {"b": 1}}, "nDCG@10 RR")(run).mean.items()}
+    {'nDCG@10': 0.6309, 'RR': 0.5}
+
     Scores are compared as float32, and ties keep the order of the run. Negative grades mean not judged, as in
     trec_eval. Every query of the qrels counts, also without documents in the run (except for NumQ and NumRel, as in
     ir-measures).
@@ -149,18 +153,6 @@ class Evaluator:
         policy = np.array([measure.NAME not in COUNTS for measure in self.measures])
         values[self._lacks & policy[:, None]] = np.nan if self.empty == "drop" else float(self.empty)
         return PerQuery(self.measures, self.queries, values, missing, self.lacking, self.empty)
-
-
-def evaluate(
-    run: Run, qrels: Qrels, measures: str | Measure | Sequence[str | Measure], empty: Empty = "0", name: str = "the run"
-) -> PerQuery:
-    """Score a run; :class:`Evaluator` explains the arguments and scores many.
-
-    >>> run = {"q": [("a", 3.0), ("b", 2.0)]}  # the second is the relevant one: 1 / log2(3)
-    >>> {name: round(value, 4) for name, value in evaluate(run, {"q": {"b": 1}}, "nDCG@10 RR").mean.items()}
-    {'nDCG@10': 0.6309, 'RR': 0.5}
-    """
-    return Evaluator(qrels, measures, empty)(run, name)
 
 
 def check_overlap(run: Run, qrels: Qrels, run_name: str = "the run", qrels_name: str = "the qrels") -> None:

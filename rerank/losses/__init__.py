@@ -5,12 +5,7 @@ Names are imported at their first use, so that ``import rerank.losses`` does not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import lazy_loader
-
-if TYPE_CHECKING:
-    from rerank.losses.base import Loss
 
 _LOSSES = {
     "direct": ["DirectMetric"],
@@ -29,22 +24,3 @@ PARTS = ["Term", "Terms", "Ramp", "MinMax", "ReciprocalRank"]
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__, submod_attrs=_LOSSES | {"base": ["Criterion", "Loss", "Reduction"], "terms": [*PARTS, "Scaling"]}
 )
-__all__ += ["load_all", "load_parts"]
-
-
-def load_all() -> dict[str, type[Loss]]:
-    """Import every loss of the library: classes by name, so that configurations may use short names.
-
-    >>> load_all()["ListNet"]()
-    ListNet()
-    """
-    return {name: __getattr__(name) for name in LOSSES}
-
-
-def load_parts() -> dict[str, type]:
-    """Import the parts of a sum of losses: classes by name, without abstract ones.
-
-    >>> "Ramp" in load_parts()
-    True
-    """
-    return {name: __getattr__(name) for name in PARTS}

@@ -20,13 +20,3 @@ RELAXATIONS = [name for names in _RELAXATIONS.values() for name in names]
 _BASES = {"base": ["Batch", "Exact", "RankIndicators", "Relaxation", "SoftRanks"]}
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_RELAXATIONS | _BASES)
-__all__ += ["load_all"]
-
-
-def load_all() -> dict[str, type]:
-    """Import every relaxation to train with: classes by name, so that configurations may use short names.
-
-    >>> "SmoothI" in load_all()
-    True
-    """
-    return {name: __getattr__(name) for name in RELAXATIONS}

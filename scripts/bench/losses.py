@@ -22,10 +22,10 @@ from common import head, parser_of, row
 from torch import Tensor
 
 import rerank
+from rerank import losses, relaxations
 from rerank.kernels.memory import kept
-from rerank.losses import DirectMetric, LambdaLoss, NeuralNDCG, load_all
+from rerank.losses import DirectMetric, LambdaLoss, NeuralNDCG
 from rerank.losses.shorthands import NDCG
-from rerank.relaxations import load_all as relaxations
 
 SHAPES = {10: 64, 40: 64, 150: 64, 240: 64, 1000: 16, 5000: 1}  # length -> lists in a batch
 
@@ -87,11 +87,12 @@ def seconds_of(step: Step, scores: Tensor, labels: Tensor, seconds: float, devic
     return [once() for _ in range(max(3, min(300, int(seconds / first))))]
 
 
-def losses() -> dict[str, Step]:
+def contenders() -> dict[str, Step]:
     """Make nDCG with every relaxation, and all other losses, as in their papers."""
-    steps: dict[str, Step] = {f"nDCG, {name}": DirectMetric(NDCG, kind()) for name, kind in relaxations().items()}
-    steps |= {name: kind() for name, kind in load_all().items() if not issubclass(kind, DirectMetric)}
-    return steps | {"nDCG, NeuralSort": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
+    steps: dict[str, Step] = {name: getattr(losses, name)() for name in losses.LOSSES if name != "DirectMetric"}
+    others = (relaxations.SoftSort(), relaxations.FastSoftSort(), relaxations.OptimalTransport())
+    steps |= {f"nDCG, {type(one).__name__}": DirectMetric(NDCG, one) for one in others}
+    return steps | {"NeuralNDCG": NeuralNDCG(sinkhorn=50), "LambdaLoss@10": LambdaLoss(measure="nDCG@10")}
 
 
 def _hardware(device: str) -> str:
@@ -112,7 +113,7 @@ def main() -> None:
     packages = f"torch {torch.__version__}, rerank {rerank.__version__}"
     print(f"{_hardware(options.device)}; {packages}; {datetime.now(UTC):%Y-%m-%d}.\n")
     head("loss", "batch × N", "ms (median)", "graph", "peak")
-    for name, step in losses().items():
+    for name, step in contenders().items():
         for length, batch in SHAPES.items() if any(part in name for part in options.only) else ():
             scores, labels = batch_of(batch, length, options.device)
             took = seconds_of(step, scores, labels, options.seconds, options.device)

@@ -41,7 +41,7 @@ import torch
 from common import best_of, head, parser_of, row
 from models import operations, product_rate, random_model
 
-from rerank.evaluation.measures import evaluate
+from rerank.evaluation.measures import Evaluator
 from rerank.kernels.packing import pack
 from rerank.kernels.precision import Precision, resolve
 from rerank.lists.tokens import Tokens
@@ -360,7 +360,7 @@ def qualities(lists: Lists, contenders: dict[str, Score]) -> dict[str, list[str]
     for name in sorted(contenders, key=lambda name: name != "rerank fp32"):
         scores = np.asarray(contenders[name](texts), dtype=np.float32)
         exact = scores if exact is None else exact
-        mean = evaluate(lists.run(scores), lists.qrels, "nDCG@10", name=name).mean["nDCG@10"]
+        mean = Evaluator(lists.qrels, "nDCG@10")(lists.run(scores), name).mean["nDCG@10"]
         tau = np.mean([kendalltau(scores[a:b], exact[a:b]).statistic for a, b in ends])
         cells[name] = [f"{mean:.4f}", f"{np.abs(scores - exact).max():.3f}", f"{tau:.4f}"]
     return cells

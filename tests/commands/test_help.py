@@ -16,10 +16,10 @@ from rerank.commands.options import EMPTY, PAGES, option
 from rerank.commands.show import show
 from rerank.commands.train import TRAIN_HELP
 from rerank.features.normalise import NORMALISERS
-from rerank.losses import load_all, load_parts
+from rerank.losses import LOSSES, PARTS
 from rerank.measures.names import MEASURES
 from rerank.models.load import MODELS
-from rerank.relaxations import load_all as load_relaxations
+from rerank.relaxations import RELAXATIONS
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import DATA, SAMPLERS
 from tests.forked import python
@@ -113,7 +113,7 @@ def test_show_explains_every_name_without_markup(what: Any) -> None:
 
 
 def test_show_lists_every_name() -> None:
-    assert first_words(show("losses")) == [*load_all(), *load_relaxations(), *load_parts()]
+    assert first_words(show("losses")) == [*LOSSES, *RELAXATIONS, *PARTS]
     assert show("losses", "ListAP").startswith("ListAP(bins=25, rel=1.0)") and "ICCV" in show("losses", "ListAP")
     assert first_words(show("models")) == [*MODELS, *NORMALISERS]
     assert first_words(show("data")) + first_words(show("samplers")) == [*DATA, *SAMPLERS]

@@ -8,9 +8,9 @@ import pytest
 from rerank.collections import read_qrels
 from rerank.errors import UserError
 from rerank.evaluation.compare import compare, compare_runs, named_forms
-from rerank.evaluation.measures import evaluate
 from rerank.evaluation.significance import cohens_d, correct, crossed_difference, p_value, paired
 from rerank.retrieval.runs import read_run
+from tests.evaluation.scored import evaluate
 from tests.evaluation.tables import per_query
 
 MEASURES = ["nDCG@5", "AP", "NumRet"]

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ir_measures import AP, RR, P, nDCG
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate, nERR, parse_measures
+from rerank.evaluation.measures import nERR, parse_measures
+from tests.evaluation.scored import evaluate
 
 
 def test_parse_measures_reads_separators_and_parameters() -> None:

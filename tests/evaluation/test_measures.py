@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from rerank.collections import read_qrels
 from rerank.errors import UserError
-from rerank.evaluation.measures import Empty, evaluate, pool
+from rerank.evaluation.measures import Empty, pool
 from rerank.evaluation.providers import expected_reciprocal_rank
 from rerank.retrieval.runs import Scored, read_run
 from tests.evaluation.random_runs import random_qrels, random_run, untied
+from tests.evaluation.scored import evaluate
 
 seeds = st.integers(0, 2**20)
 few = settings(max_examples=25, deadline=None)

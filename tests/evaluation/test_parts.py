@@ -10,10 +10,10 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.lists.view import Lists
 from rerank.tasks.evaluate import evaluate as evaluate_runs
 from tests.builders import WORDS
+from tests.evaluation.scored import evaluate
 
 
 @pytest.fixture

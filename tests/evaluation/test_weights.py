@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rerank.evaluation.measures import evaluate
 from rerank.evaluation.weights import GRID, search_weights, tune_weight
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import Run, Scored
 from tests.evaluation.random_runs import Qrels, random_qrels, random_run
+from tests.evaluation.scored import evaluate
 
 few = settings(max_examples=25, deadline=None)
 

@@ -11,11 +11,11 @@ import pytest
 
 import rerank
 from rerank.commands.experiment import experiment
-from rerank.evaluation.measures import evaluate
 from rerank.lists.view import Lists
 from rerank.retrieval.fuse import fuse
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
+from tests.evaluation.scored import evaluate
 from tests.experiments.settings import write_experiment
 
 

@@ -16,10 +16,10 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.commands.experiment import experiment
-from rerank.evaluation.measures import evaluate
 from rerank.lists.view import Lists
 from rerank.retrieval.runs import read_run
 from tests.builders import make_lists, make_model
+from tests.evaluation.scored import evaluate
 from tests.experiments.settings import short_texts, write_experiment
 from tests.forked import wait_for
 

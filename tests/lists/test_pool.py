@@ -10,12 +10,12 @@ from pytrec_eval import RelevanceEvaluator
 from rerank.collections import Qrels, open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists, build_lists
 from rerank.retrieval import Scored, read_run, write_run
 from rerank.retrieval.fuse import Pool
 from rerank.retrieval.runs import Run
 from tests.builders import random_run, write_collection
+from tests.evaluation.scored import evaluate
 
 LENGTHS = [20, 0, 7, 15, 1, 12]
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from rerank.losses import DirectMetric
-from rerank.relaxations import NeuralSort, Relaxation, TwinSigmoid, load_all
+from rerank.relaxations import NeuralSort, Relaxation, TwinSigmoid
+from tests.losses.kinds import RELAXATIONS
 
 MEASURES = ["nDCG@10", "nDCG", "P@10", "AP@10", "AP", "RR@10", "RR", "nERR@10", "nDCG(dcg='exp-log2')@10"]
 ADAPTIVE = {"Approx": "alpha", "TwinSigmoid": "alpha", "SoftSort": "tau", "FastSoftSort": "strength"}
-OURS = {name: kind(**({ADAPTIVE[name]: "adaptive"} if name in ADAPTIVE else {})) for name, kind in load_all().items()}
+OURS = {name: kind(**({ADAPTIVE[name]: "adaptive"} if name in ADAPTIVE else {})) for name, kind in RELAXATIONS.items()}
 
 
 def test_twin_sigmoid_gradient_is_the_papers() -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import ir_measures
 import pytest
 
-from rerank.losses import BCE, DirectMetric, LambdaLoss, RankNet, SmoothINDCG, load_all
+from rerank.losses import BCE, DirectMetric, LambdaLoss, RankNet, SmoothINDCG
 from rerank.measures import nDCG
 from rerank.relaxations import NeuralSort, SmoothI
-from rerank.relaxations import load_all as load_relaxations
 from rerank.settings.arguments import described
+from tests.losses import kinds
 from tests.losses.cases import INDICATORS, RANKS
 
 RELAXATIONS = [NeuralSort(sinkhorn=2), *(made for made, *_ in (*INDICATORS.values(), *RANKS.values()))]
 
 
 def test_repr_round_trips() -> None:
-    examples: list[object] = [kind() for name, kind in load_all().items() if name != "DirectMetric"]
+    examples: list[object] = [kind() for name, kind in kinds.LOSSES.items() if name != "DirectMetric"]
     examples += [LambdaLoss("ndcg1", "nDCG@5", mu=3), RankNet(k=4, reduction="sum"), BCE(2.0)]
     examples += [DirectMetric("AP(rel=2)@7", relaxation) for relaxation in RELAXATIONS]
     examples += [DirectMetric("nDCG", SmoothI(), "none"), SmoothINDCG("nDCG@10", alpha=3)]
-    names = load_all() | load_relaxations()
-    for made in [*examples, *RELAXATIONS, *(kind() for kind in load_relaxations().values())]:
+    names = kinds.LOSSES | kinds.RELAXATIONS
+    for made in [*examples, *RELAXATIONS, *(kind() for kind in kinds.RELAXATIONS.values())]:
         assert described(eval(repr(made), {**names})) == described(made), made
     assert repr(DirectMetric("nDCG@10", SmoothI(3))) == "DirectMetric('nDCG@10', SmoothI(alpha=3))"
     assert repr(NeuralSort(0.5, transposed=True)) == "NeuralSort(tau=0.5, transposed=True)"

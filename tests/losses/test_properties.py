@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rerank.losses import DirectMetric, Loss, load_all
+from rerank.losses import DirectMetric, Loss
 from rerank.relaxations import RankIndicators
-from rerank.relaxations import load_all as load_relaxations
+from tests.losses import kinds
 from tests.losses.cases import CASES, GRID, SURROGATES
 from tests.losses.properties import Case, batch, ranked_lists
 
@@ -232,10 +232,10 @@ def test_loss_never_synchronises(case: Case) -> None:
     assert scores.grad is not None and scores.grad.shape == scores.shape
 
 
-LOSSES = {name: kind() for name, kind in load_all().items() if not issubclass(kind, DirectMetric)}
+LOSSES = {name: kind() for name, kind in kinds.LOSSES.items() if not issubclass(kind, DirectMetric)}
 LOSSES |= {
     name: DirectMetric("nDCG@10" if issubclass(kind, RankIndicators) else "nDCG", kind())
-    for name, kind in load_relaxations().items()
+    for name, kind in kinds.RELAXATIONS.items()
 }
 
 

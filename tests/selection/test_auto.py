@@ -14,7 +14,6 @@ import rerank
 from rerank.collections import open_collection
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.evaluation.significance import correct, p_value
 from rerank.lists.build import build_lists
 from rerank.lists.view import Lists
@@ -24,6 +23,7 @@ from rerank.selection import comparison as selection
 from rerank.selection.comparison import Candidate, Comparison, Selection
 from rerank.storage.files import write_json
 from tests.builders import make_model, random_run, write_collection
+from tests.evaluation.scored import evaluate
 
 SPLITS = {"train": range(60), "validation": range(60, 80), "test": range(80, 100)}
 FIRST = "bm25 (first stage)"

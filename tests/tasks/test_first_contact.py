@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rerank
-from rerank.evaluation.measures import evaluate
 from tests.builders import make_lists
+from tests.evaluation.scored import evaluate
 
 SMALL = {"query_length": 8, "document_length": 24}
 

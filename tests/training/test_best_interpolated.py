@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import rerank
-from rerank.evaluation.measures import evaluate
 from rerank.lists.data import FoldsData
 from rerank.lists.view import Lists
 from rerank.models.folder import read_contract
@@ -22,6 +21,7 @@ from rerank.retrieval.runs import Run
 from rerank.training.config import TrainConfig
 from rerank.training.fit import Training, fit
 from tests.builders import make_lists
+from tests.evaluation.scored import evaluate
 
 
 def trained(lists: Lists, model: Any, output: Path) -> Training:

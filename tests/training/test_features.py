@@ -12,7 +12,6 @@ import rerank
 from rerank import losses
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.lists.sampling import seed_of
 from rerank.losses import DirectMetric
@@ -22,6 +21,7 @@ from rerank.models.vectors.networks import MLP, SelfAttention
 from rerank.relaxations import SmoothI, TwinSigmoid
 from rerank.retrieval.runs import read_run
 from tests.builders import train, write_features, write_folds
+from tests.evaluation.scored import evaluate
 from tests.training.helpers import assert_same, assert_same_runs, gradients, metrics, stopping_at, weights
 
 pytestmark = pytest.mark.usefixtures("home")

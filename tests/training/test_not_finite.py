@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import Tensor
 
-from rerank import losses, relaxations
+from rerank import losses
 from rerank.errors import UserError
 from rerank.features.letor import letor_lists
 from rerank.lists import Lists
@@ -26,6 +26,7 @@ from rerank.training.accumulate import MemoryLimits
 from rerank.training.checkpoint import State, load_checkpoint, register_state, save_checkpoint
 from rerank.training.launch import make_accelerator
 from tests.builders import train, write_features
+from tests.losses import kinds
 from tests.training.helpers import accumulator_of, by_two, whole_batch
 
 REFUSED = r"a score, or the loss, is not finite at step 3; lower optimization\.encoder_lr and head_lr"
@@ -55,8 +56,8 @@ def step(model: MLP, lists: Lists, loss: Loss, **options: Any) -> Callable[[], A
     return partial(accumulator.accumulate, whole_batch(lists), 3)
 
 
-KINDS = {name: kind for name, kind in losses.load_all().items() if name != "DirectMetric"}
-KINDS |= {name: lambda kind=kind: losses.DirectMetric("nDCG", kind()) for name, kind in relaxations.load_all().items()}
+KINDS = {name: kind for name, kind in kinds.LOSSES.items() if name != "DirectMetric"}
+KINDS |= {name: lambda kind=kind: losses.DirectMetric("nDCG", kind()) for name, kind in kinds.RELAXATIONS.items()}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from rerank.commands.cli import main
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.lists import Lists
 from rerank.losses import DirectMetric
 from rerank.models.scorer import score_lists
@@ -21,6 +20,7 @@ from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.relaxations import SmoothI
 from rerank.retrieval import read_run
 from tests.builders import make_lists, train
+from tests.evaluation.scored import evaluate
 from tests.training.helpers import gradients
 
 LENGTHS: dict[str, Any] = {"query_length": 8, "document_length": 24}

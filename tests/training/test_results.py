@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rerank.commands.cli import main
-from rerank.evaluation.measures import evaluate
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.retrieval.runs import read_run
 from rerank.training.results import Measured, Results
 from tests.builders import make_lists
+from tests.evaluation.scored import evaluate
 
 
 def test_rerank_logs_the_difference_from_the_first_stage(

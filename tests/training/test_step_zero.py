@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rerank.evaluation.measures import evaluate
 from rerank.lists.data import Splits
 from rerank.models.vectors.networks import MLP
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
 from tests.builders import write_folds
+from tests.evaluation.scored import evaluate
 
 pytestmark = pytest.mark.usefixtures("home")
 

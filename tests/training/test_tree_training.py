@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from rerank.errors import UserError
-from rerank.evaluation.measures import evaluate
 from rerank.features.letor import letor_lists
 from rerank.lists.view import Lists
 from rerank.losses import BCE, ApproxNDCG, DirectMetric, LambdaLoss, ListMLE, ListNet, NeuralNDCG, RankNet, SmoothINDCG
@@ -24,6 +23,7 @@ from rerank.storage.files import read_json
 from rerank.training.batches import Targets
 from rerank.training.trees import Objective
 from tests.builders import train, write_features
+from tests.evaluation.scored import evaluate
 from tests.training.helpers import metrics
 
 LENGTHS = [20, 1, 7, 13, 20, 2, 16, 5, 20, 11, 3, 18] * 3
