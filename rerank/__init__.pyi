@@ -61,7 +61,7 @@ from .relaxations import (
 )
 from .retrieval.runs import as_run as as_run, read_run as read_run, write_run as write_run
 from .selection.auto import auto as auto
-from .selection.comparison import Selection as Selection
+from .selection.table import Selection as Selection
 from .tasks.calibrate import calibrate as calibrate
 from .tasks.evaluate import evaluate as evaluate
 from .tasks.rerank_lists import rerank_lists as rerank_lists

@@ -63,14 +63,3 @@ def log_file(folder: Path) -> Iterator[None]:
     handler.addFilter(lambda _: folder.is_dir())
     with _logging_to(handler):
         yield
-
-
-def duration(seconds: float) -> str:
-    """Format seconds for people.
-
-    >>> [duration(one) for one in (8.4, 75, 5000, 100_000)]
-    ['8 s', '1 min', '1.4 h', '28 h']
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.2g} h"

@@ -9,7 +9,7 @@ from rerank.settings.arguments import Count, CountOrZero, Seed, check_arguments
 from rerank.tasks.arguments import Folder, ListsLike, Names
 
 if TYPE_CHECKING:
-    from rerank.selection.comparison import Selection
+    from rerank.selection.table import Selection
 
 
 def auto(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,6 @@ from rerank.evaluation.measures import Evaluator
 from rerank.evaluation.paired import compare_values, corrected
 from rerank.evaluation.significance import ALPHA
 from rerank.evaluation.weights import GRID, search_weights
-from rerank.html import shown
 from rerank.lists.columns import as_name
 from rerank.lists.data import check_disjoint, content_hashes, drawn_folds, hold_out
 from rerank.lists.sampling import PositivesNegatives
@@ -35,6 +33,7 @@ from rerank.retrieval.fuse import z_of_candidates
 from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
 from rerank.scoring.shared import placed
+from rerank.selection.table import Selection
 from rerank.storage.arrow import Array, taken
 from rerank.storage.files import atomic_folder, atomic_write, exclusive_lock
 from rerank.tasks.train import train
@@ -75,43 +74,6 @@ class Candidate:
     @property
     def mean(self) -> float:
         return float(self.values.mean())
-
-
-@dataclass(frozen=True, repr=False)
-class Selection:
-    """Result of :func:`rerank.auto`.
-
-    Attributes:
-        folder: its folder; ``best/`` in it is the chosen ranker.
-        chosen: the candidate that was chosen.
-        table: a row per candidate, the first stage first: ``candidate``; ``validation``, the mean over the validation
-            queries, out of fold if something was tuned; ``p`` of a model, with Holm's correction; ``test``, the mean
-            over the test queries; ``difference`` from the first stage, on the test queries if there are any, and its
-            95 % interval, ``low`` to ``high``; ``ms`` per query, of its models and embedding models; ``weights``.
-        notes: facts about the numbers and the data.
-    """
-
-    folder: Path
-    chosen: str
-    table: DataFrame
-    notes: list[str]
-
-    def _shown(self) -> DataFrame:
-        """Drop empty columns, and mark the best candidate."""
-        best = self.table["candidate"] == self.chosen
-        table = self.table.assign(candidate=best.map({True: "* ", False: "  "}) + self.table["candidate"])
-        return table.drop(columns="weights").dropna(axis="columns", how="all")
-
-    def __str__(self) -> str:
-        width = max(map(len, self.table["candidate"])) + 2
-        forms: dict[str, Any] = {"candidate": f"{{:<{width}}}".format, "ms": "{:.0f}".format}
-        table = self._shown().to_string(index=False, na_rep="", float_format="{:.4f}".format, formatters=forms)
-        return "\n".join([table, "", *(line for note in self.notes for line in textwrap.wrap(note, 100))])
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return shown(f"best: {self.chosen}", self._shown())
 
 
 class Split:

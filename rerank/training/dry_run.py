@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from rerank.lists.data import Splits
 from rerank.models.scorer import Scorer
-from rerank.progress import duration, log
+from rerank.progress import log
 from rerank.stops import Stopped
 from rerank.training.batches import Batches
 from rerank.training.config import TrainConfig, check_values
@@ -61,14 +62,15 @@ def dry_run(config: TrainConfig, output: str) -> str:
     # validation before the first step and after each epoch; test lists at the start, beside validation, and at the end
     times = [(validation, config.epochs + 1), (test, 1 if validation is None else 2)]
     candidates = sum(lists.size * count for lists, count in times if lists is not None)
-    training, scoring = config.epochs * run.per_epoch / trained, candidates / scored
+    training, scoring = (
+        timedelta(seconds=round(of)) for of in (config.epochs * run.per_epoch / trained, candidates / scored)
+    )
     return "\n".join(
         [
             f"{found}, {config.epochs * run.steps_per_epoch:,} steps over {config.epochs} epochs",
             f"scoring: {candidates:,} candidates in all validations and tests",
             f"measured here: {trained:.3g} lists/s in training, {scored:.3g} documents/s in scoring",
-            f"estimate: {duration(training)} of training, {duration(scoring)} of scoring, "
-            f"{(training + scoring) / 3600:.2g} hours on this device",
+            f"estimate: {training} of training, {scoring} of scoring, {training + scoring} (h:min:s) on this device",
         ]
     )
 

@@ -44,7 +44,7 @@ def test_dry_run_estimates_time_and_writes_nothing(
     assert training == "training: 12 lists of 48 candidates, 9 steps over 3 epochs"
     assert scoring == "scoring: 360 candidates in all validations and tests"
     assert re.search(r"measured here: [\d.e+]+ lists/s in training, [\d.e+]+ documents/s in scoring", measured)
-    assert estimate.startswith("estimate: ") and estimate.endswith(" hours on this device")
+    assert estimate.startswith("estimate: ") and estimate.endswith(" (h:min:s) on this device")
 
 
 def test_dry_run_counts_lists_of_trees(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

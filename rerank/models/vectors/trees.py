@@ -15,7 +15,7 @@ from rerank.lists.view import Lists
 from rerank.models.base import check_added, check_lists
 from rerank.models.folder import read_contract
 from rerank.models.vectors.base import VectorModel, columns_of, vectors
-from rerank.settings.arguments import Count, CountOrZero, NotNegative, Portion, Positive, Several
+from rerank.settings.arguments import Count, CountOrZero, NotNegative, Positive, Several
 from rerank.storage.arrow import Array
 
 Objective = Callable[["Array"], tuple["Array", "Array"]]
@@ -157,8 +157,6 @@ class LightGBM(Trees):
         num_leaves: Several = 31,
         min_data_in_leaf: CountOrZero = 20,
         min_sum_hessian_in_leaf: NotNegative = 1e-3,
-        feature_fraction: Portion = 1.0,
-        bagging_fraction: Portion = 1.0,
         threads: Count | None = None,
         columns: list[str] | None = None,
         params: dict[str, Any] | None = None,
@@ -171,13 +169,12 @@ class LightGBM(Trees):
             num_leaves: largest number of leaves of a tree.
             min_data_in_leaf: smallest number of documents in a leaf.
             min_sum_hessian_in_leaf: smallest sum of Hessians in a leaf; our losses have 1 per document.
-            feature_fraction: share of the features, drawn for every tree.
-            bagging_fraction: share of the documents, drawn for every tree.
             threads: number of threads; defaults to one for every 50,000 documents, up to OMP_NUM_THREADS or the number
                 of cores.
             columns: names of the columns to read, or of single numbers of theirs (``features/3``); defaults to
                 ``features``, the column of feature files.
-            params: other parameters of LightGBM by name, such as ``lambda_l2`` or ``lambdarank_truncation_level`` (30).
+            params: other parameters of LightGBM by name, such as ``lambda_l2``, ``feature_fraction`` or
+                ``lambdarank_truncation_level`` (30).
         """
         super().__init__()
 
@@ -186,7 +183,6 @@ class LightGBM(Trees):
             "objective": "none" if own else "lambdarank",
             "metric": "None",
             "num_threads": self._threads(train.size),
-            "bagging_freq": int(self.settings["bagging_fraction"] < 1),
             "seed": seed,
             "deterministic": True,
             "force_row_wise": True,

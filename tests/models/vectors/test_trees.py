@@ -58,7 +58,7 @@ def test_keep_and_save_preserve_scores(kind: type[Trees], own: bool, lists: List
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trees_depend_on_the_seed_but_not_on_threads(kind: type[Trees], lists: Lists) -> None:
-    settings = {"feature_fraction": 0.5} if kind is LightGBM else {"params": {"colsample_bytree": 0.5}}
+    settings = {"params": {"feature_fraction" if kind is LightGBM else "colsample_bytree": 0.5}}
     threads = 2 if kind is LightGBM else 1
     same, other = (grown(kind(**settings), lists, seed=seed).predict(lists) for seed in (1, 2))
     np.testing.assert_array_equal(grown(kind(threads=threads, **settings), lists, seed=1).predict(lists), same)
