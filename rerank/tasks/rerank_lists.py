@@ -60,8 +60,7 @@ def rerank_lists(
     from rerank.lists.view import Lists
     from rerank.models.base import Model
     from rerank.models.folder import read_contract
-    from rerank.models.load import inner_model, load_model
-    from rerank.models.vectors.base import FeatureNetwork
+    from rerank.models.load import load_model
     from rerank.retrieval.runs import as_run
     from rerank.scoring.in_sample import shared_queries
     from rerank.scoring.shared import check_scoring, join, score_shared, together
@@ -80,9 +79,6 @@ def rerank_lists(
     state = join()
     with together():
         scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)
-        network = inner_model(scorer)
-        if isinstance(network, FeatureNetwork) and not network.names:
-            raise UserError(f"model: {network.untrained()}; train it first")
         scorer.check_trained()
         check_scoring(scorer, precision, token_budget)
     scores = score_shared(scorer, chosen, precision=precision, budget=token_budget, progress="reranked lists")

@@ -12,7 +12,7 @@ from rerank.errors import UserError
 from rerank.features.normalise import NORMALISERS
 from rerank.models.load import MODELS
 from rerank.settings.arguments import find_class
-from rerank.settings.parser import add_config, join_configs, make_parser, parse
+from rerank.settings.parser import join_configs, make_parser, parse
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser, Namespace
@@ -84,9 +84,8 @@ def train_parser(output: bool = False) -> ArgumentParser:
     """Make the parser of ``rerank train``; ``output`` requires a run folder."""
     from rerank.training.config import TrainConfig
 
-    parser = make_parser("train", TrainConfig)
+    parser = make_parser("train", TrainConfig, config=True)
     parser.description = "Train a reranker, from options or a YAML file; resume where an interrupted run stopped."
-    add_config(parser)
     parser.add_class_arguments(TrainConfig)
     parser.add_argument("--output", type=str | None, help="run folder to make, or to resume", required=output)
     parser.add_argument("--dry_run", action="store_true", help="check every input, estimate the cost, train nothing")

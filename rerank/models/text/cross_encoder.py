@@ -20,7 +20,7 @@ from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.card import make_card
-from rerank.models.folder import CARD, CONTRACT, align, class_name, find_model, read_contract
+from rerank.models.folder import CARD, CONTRACT, align, find_model, read_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import default_prompt, modules_of
 from rerank.models.text.network import (
@@ -42,9 +42,9 @@ from rerank.models.text.pairs import (
     with_instructions,
 )
 from rerank.progress import log
-from rerank.settings.arguments import Count, Positive, Rate, check_value
+from rerank.settings.arguments import Count, Positive, Rate, check_value, class_name
 from rerank.storage.arrow import Array
-from rerank.storage.files import say_once
+from rerank.storage.files import say_once, warn_once
 
 LONG = 800
 """Default word pieces of a document that is read in chunks (CEDR's)."""
@@ -173,11 +173,14 @@ class CrossEncoder(Scorer, ModelHubMixin):
                 "a batch; name an encoder that masks it, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
             )
 
-    def untrained(self) -> str:
-        """Name weights that were drawn and never trained, unless they add 0 to the columns of ``residual_columns``."""
-        if not self.missing or self._started or self._at_zero:
-            return ""
-        return f"{self.name}: has no trained head ({', '.join(self.missing[:4])} are random), and so scores are, too"
+    def check_trained(self) -> None:
+        """Warn of weights that were drawn and never trained, unless they add 0 to ``residual_columns``."""
+        if self.missing and not (self._started or self._at_zero):
+            drawn = f"{', '.join(self.missing[:4])} are random"
+            warn_once(
+                f"{self.name}: has no trained head ({drawn}), and so scores are, too; a trained model is "
+                "rerank.train(…).model"
+            )
 
     def prepare(self, train: Lists, seed: int) -> None:
         """Draw the head from the seed if the folder has none; a model that was trained starts anew."""

@@ -309,15 +309,11 @@ class Decoder(CrossEncoder):
         return (folder / CONFIG).is_file() or is_decoder(read_config(folder, None))
 
     def contract(self) -> dict[str, Any]:
-        return super().contract() | ({BASE: hash_model(self._base)} if self.is_adapter else {})
+        adapts = self.lora is not None or self.has_adapter  # only adapters are trained and saved
+        return super().contract() | ({BASE: hash_model(self._base)} if adapts else {})
 
     def head_parameters(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.startswith("network.score.")}
-
-    @property
-    def is_adapter(self) -> bool:
-        """True if only adapters are trained and saved."""
-        return self.lora is not None or self.has_adapter
 
     def write(self, folder: Path) -> None:
         from sentence_transformers.cross_encoder.modules import LogitScore

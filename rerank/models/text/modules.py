@@ -38,8 +38,10 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     if not (folder / LAYOUT).is_file():
         return []
     listed = json.loads((folder / LAYOUT).read_bytes())
-    transformer, *behind = [entry | {"config": _json(folder / entry["path"] / "config.json")} for entry in listed]
-    known = _settings(folder).get("model_type") == "CrossEncoder" or bool(behind and logit_tokens(behind))
+    for entry in listed:
+        entry["config"] = read_json(folder / entry["path"] / "config.json", optional=True)
+    (transformer, *behind), settings = listed, read_json(folder / SETTINGS, optional=True)
+    known = settings.get("model_type") == "CrossEncoder" or bool(behind and logit_tokens(behind))
     if not behind or not (known or behind[-1]["config"].get("module_output_name") == SCORES):
         return []  # one label of the architecture's own, or an embedding model
     for entry in (transformer, *behind):
@@ -181,13 +183,13 @@ def logit_tokens(entries: Sequence[dict[str, Any]]) -> list[int]:
 
 def reads_chat(folder: Path) -> bool:
     """Tell if sentence-transformers reads pairs through the tokenizer's chat template, if there is one."""
-    modalities = _json(folder / TRANSFORMER).get("modality_config")
+    modalities = read_json(folder / TRANSFORMER, optional=True).get("modality_config")
     return modalities is None or "message" in modalities
 
 
 def prompts_of(folder: Path) -> dict[str, Any]:
     """Return a folder's ``prompts`` by their names, and its ``default_prompt_name``."""
-    settings = _settings(folder)
+    settings = read_json(folder / SETTINGS, optional=True)
     return {key: settings[key] for key in ("prompts", "default_prompt_name") if key in settings}
 
 
@@ -195,11 +197,3 @@ def default_prompt(prompts: dict[str, Any]) -> str:
     """Return the prompt that is read if nothing else is given, ``""`` for none."""
     name = prompts.get("default_prompt_name")
     return str(prompts.get("prompts", {}).get(name, "")) if name else ""
-
-
-def _settings(folder: Path) -> dict[str, Any]:
-    return _json(folder / SETTINGS)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    return read_json(path) if path.is_file() else {}

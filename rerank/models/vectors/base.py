@@ -21,8 +21,9 @@ from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model, drawn_from
-from rerank.models.folder import WEIGHTS, class_name, read_contract
+from rerank.models.folder import WEIGHTS, read_contract
 from rerank.models.scorer import Scorer
+from rerank.settings.arguments import class_name
 from rerank.storage.arrow import Array, blocks, ranges
 
 ROWS = 65_536
@@ -127,12 +128,9 @@ class VectorModel(Model):
     def check(self, lists: Lists) -> None:
         vectors(lists.select([]), self.names or columns_of(lists, self.columns))
 
-    def untrained(self) -> str:
-        return "" if self.names else f"{type(self).__name__} is not trained"
-
     def check_trained(self) -> None:
-        if self.untrained():
-            raise UserError(f"predict: {self.untrained()}; train it first")
+        if not self.names:
+            raise UserError(f"model: {type(self).__name__} is not trained; train it first")
 
     def contract(self) -> dict[str, Any]:
         return {"class": class_name(type(self)), "settings": self.settings, "columns": self.names}
