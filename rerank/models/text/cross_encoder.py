@@ -152,7 +152,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
         with drawn_from(seed):
             self._load()
-        if self.long == "cls_mean" and not getattr(self.network, "reads_cls", False):
+        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
         self._at_zero = bool(self.residual.columns) and zero_last_layer(self.network, self.missing)

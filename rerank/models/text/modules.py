@@ -111,9 +111,10 @@ class ModularNetwork(nn.Module):
         self.scorer = nn.Sequential(*modules)
 
     @property
-    def reads_cls(self) -> bool:
-        """True if the modules read the CLS vector alone."""
-        return getattr(self.scorer[0], "pooling_mode", None) == "cls"
+    def reads(self) -> str | None:
+        """The pooling of the first module: ``cls``, ``mean``, or None for any other."""
+        mode = getattr(self.scorer[0], "pooling_mode", None)
+        return mode if mode in ("cls", "mean") else None
 
     def forward(self, chunks: Tensor | None = None, **batch: Tensor) -> Any:
         """Compute scores as ``.logits`` ``[n, 1]``, like a Hugging Face classifier.
