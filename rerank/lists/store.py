@@ -44,7 +44,7 @@ from rerank.lists.columns import (
     z_scores,
 )
 from rerank.retrieval.runs import Run, Scored, write_run
-from rerank.storage.arrow import Array, FlatFile, blocks, read_arrow
+from rerank.storage.arrow import Array, FlatFile, blocks, ranges, read_arrow
 from rerank.storage.files import atomic_file, cache_folder, digest, exclusive_lock, read_json, write_json
 
 VERSION = 2
@@ -166,8 +166,9 @@ class Store:
     @property
     def added_rows(self) -> Array:
         """Mask of the candidates that were added, ``[T]`` bool."""
-        lengths = np.diff(self.ends, prepend=0)
-        return np.repeat(self.ends - self.added, lengths) <= np.arange(len(self.document))
+        mask = np.zeros(len(self.document), dtype=bool)
+        mask[ranges(self.ends - self.added, self.added)] = True
+        return mask
 
     @cached_property
     def qrels(self) -> Qrels | None:
