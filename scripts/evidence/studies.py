@@ -143,6 +143,7 @@ def documents_table() -> Iterator[Row]:
 
 LOSSES = {"SoftmaxCE": "softmax cross-entropy", **SHOWN, "MSE": "MSE", GAINS[2]: "softmax cross-entropy, mpnet-base"}
 LOSSES |= {"BCE-prior": "BCE, prior .1", "BCE": "BCE", "TwinSigmoid, mpnet": "adaptive twin-sigmoid, mpnet-base"}
+LOSSES |= {"LambdaLoss, mpnet": "LambdaLoss, mpnet-base"}
 
 
 def pointwise(collection: str, loss: str, ranking: str, passes: int = 1, rate: int = 1) -> pd.DataFrame:
@@ -309,7 +310,7 @@ def wikiqa_table() -> Iterator[Row]:
             yield [method, "", mean(alone), *[""] * 5]
             continue
         mixed = answers(method, "interpolated")
-        base = GAINS[2] if method == "TwinSigmoid, mpnet" else "SoftmaxCE"
+        base = GAINS[2] if method in ("TwinSigmoid, mpnet", "LambdaLoss, mpnet") else "SoftmaxCE"
         pairs = [(alone, answers(LARGER if "mpnet" in str(method) else COSINES)), (mixed, alone)]
         pairs += [(alone, answers(base)), (mixed, answers(base, "interpolated"))]
         gaps = ["" if one is other else difference(one, other) for one, other in pairs]
