@@ -141,9 +141,8 @@ def documents_table() -> Iterator[Row]:
     yield ["untrained", "", "", "", *(mean(documents("", 0, name)) for name in ("BM25", "BM25 + cosines")), "", ""]
 
 
-LOSSES = {"SoftmaxCE": "softmax cross-entropy", **SHOWN, "MSE": "MSE", GAINS[2]: "softmax cross-entropy, mpnet-base"}
-LOSSES |= {"BCE-prior": "BCE, prior .1", "BCE": "BCE", "TwinSigmoid, mpnet": "adaptive twin-sigmoid, mpnet-base"}
-LOSSES |= {"LambdaLoss, mpnet": "LambdaLoss, mpnet-base"}
+LOSSES = {"SoftmaxCE": "softmax cross-entropy", **SHOWN, "MSE": "MSE", "BCE-prior": "BCE, prior .1", "BCE": "BCE"}
+LOSSES |= {f"{of}, mpnet": f"{LOSSES.get(of, of)}, mpnet-base" for of in ("SoftmaxCE", "TwinSigmoid", "LambdaLoss")}
 
 
 def pointwise(collection: str, loss: str, ranking: str, passes: int = 1, rate: int = 1) -> pd.DataFrame:
