@@ -316,5 +316,6 @@ def nearest_option(name: str, options: Sequence[str]) -> str:
     >>> nearest_option("encoder_lr", ["sampler", "optimization.encoder_lr"])
     " (did you mean '--optimization.encoder-lr'?)"
     """
-    suggestion = nearest(TRANSFORMERS.get(name, name), options) or nearest(name.partition(".")[0], options)
+    ours = TRANSFORMERS.get(name.rpartition(".")[2], name)
+    suggestion = nearest(ours, options) or nearest(name.partition(".")[0], options)
     return suggestion.replace("'", "'--", 1).replace("_", "-")

@@ -132,6 +132,7 @@ LISTNET = [*START, "--loss=ListNet"]
         (["train"], "--data, --model, --output: needed, here or in a --config FILE"),
         (["train", "--loss=SmoothI"], "loss: unknown loss 'SmoothI' (did you mean 'SmoothINDCG'?)"),
         (["train", "--lr=1"], "did you mean '--optimization.encoder-lr'?"),
+        ([*START, "--optimization.lr=1"], "did you mean '--optimization.encoder-lr'?"),
         (["retrieve"], "--output: needed"),
         (["experiment"], "--output, --base, --methods: needed"),
         (["lists"], "FOLDER: missing; see rerank lists --help"),
