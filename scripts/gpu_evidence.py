@@ -43,7 +43,6 @@ from models import SHAPES, need_no_arrow, operations, product_rate, random_model
 need_no_arrow()
 
 import rerank.losses
-from rerank.losses import ListNet, Loss
 from rerank.models.scorer import score_lists
 from rerank.training.accumulate import (
     UNLIMITED,
@@ -159,9 +158,9 @@ def accumulator(
     model: Any, inputs: Any, lists: Any, precision: Any, limits: MemoryLimits, gradient: Any = "full"
 ) -> GradientAccumulator:
     """Build the accumulator of a training run with ListNet."""
-    accelerator = make_accelerator(precision)
+    accelerator, targets = make_accelerator(precision), Targets(lists, rerank.losses.ListNet())
     forward = accelerator.prepare(ScoringModule(model))
-    return GradientAccumulator(accelerator, forward, inputs, Targets(lists, ListNet()), limits, gradient=gradient)
+    return GradientAccumulator(accelerator, forward, inputs, targets, limits, gradient=gradient)
 
 
 def gradient_of(model: Any) -> torch.Tensor:
@@ -338,7 +337,7 @@ def losses(here: Here) -> Iterator[str]:
         yield f"| {name} | {' | '.join(milliseconds)} |"
 
 
-def loss_seconds(here: Here, loss: Loss, batch: int, length: int) -> float:
+def loss_seconds(here: Here, loss: rerank.losses.Loss, batch: int, length: int) -> float:
     """Time a loss with its gradient."""
     scores = torch.randn(batch, length, device=here.device, requires_grad=True)
     labels = torch.randint(0, 3, (batch, length), device=here.device).float()
