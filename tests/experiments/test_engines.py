@@ -64,7 +64,7 @@ def test_run_fails_if_its_process_is_killed_and_the_others_are_trained(here: Pat
     command += ["--output", str(output), "--seeds=[1]", "--jobs=1", "--base.epochs=100"]
     command += ["--base.checkpoint_every=10"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: [*output.glob("trials/**/checkpoints/*")] or process.poll() is not None, 900)
+    wait_for(lambda: [*output.glob("trials/*/*/*/*/checkpoints/step-*")] or process.poll() is not None, 900)
     (worker,) = (one for one in psutil.Process(process.pid).children() if "spawn_main" in " ".join(one.cmdline()))
     worker.kill()
     _, said = process.communicate(timeout=1800)
