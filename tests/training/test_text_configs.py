@@ -12,7 +12,7 @@ from rerank.training.configuration import check
 from tests.builders import make_lists, train
 from tests.conftest import ROOT
 
-FOLDERS = ("msmarco", "recipes", "scifact")
+FOLDERS = ("dl", "msmarco", "recipes", "scifact")
 FILES = [path for folder in FOLDERS for path in sorted((ROOT / "configs" / folder).glob("*.yaml"))]
 CONFIGS = [path for path in FILES if "methods" not in read_config(path)]
 
