@@ -132,12 +132,14 @@ def use_attention(network: Any) -> bool:
     return bool(network.config._attn_implementation == NAME)
 
 
-def use_flat_encoder(network: Any) -> None:
-    """Let a network read chunks without padding wherever :data:`SEEN` has one; otherwise it stays what it was."""
-    reads = getattr(network, "reads", "cls")
+def use_flat_encoder(network: Any, reads: str | None = "cls") -> None:
+    """Let a network read chunks without padding wherever :data:`SEEN` has one; otherwise it stays what it was.
+
+    Its head reads the state of CLS, the ``mean`` of all states, or others (None).
+    """
     base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
     use_attention(network if hasattr(network, "set_attn_implementation") else base)
-    if reads is None:  # a head that reads other states than CLS or their mean
+    if reads is None:
         return
     if network.config.model_type in KINDS and not network.config.is_decoder:
         reader, forward = base.encoder, cast(Any, _encode)

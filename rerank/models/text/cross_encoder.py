@@ -22,7 +22,7 @@ from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.card import make_card
 from rerank.models.folder import CARD, CONTRACT, align, find_model, read_contract
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
-from rerank.models.text.modules import default_prompt, modules_of
+from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
 from rerank.models.text.network import (
     knows_types,
     load_encoder,
@@ -152,7 +152,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         """Take the weights of the folder; those that it does not have are drawn from the seed."""
         with drawn_from(seed):
             self._load()
-        if self.long == "cls_mean" and getattr(self.network, "reads", None) != "cls":
+        if self.long == "cls_mean" and (not isinstance(self.network, ModularNetwork) or self.network.reads != "cls"):
             raise UserError("model.long cls_mean: needs an encoder's head that reads CLS alone; choose model.head cls")
         align(self.network)
         self._at_zero = bool(self.residual.columns) and zero_last_layer(self.network, self.missing)
@@ -163,10 +163,11 @@ class CrossEncoder(Scorer, ModelHubMixin):
         self.network, self.missing = load_encoder(self.folder, self.head, self._layout, self._dropout)
         self.drawn = bool(self.missing)
         self.template = PairTemplate.of(self.tokenizer, with_types=knows_types(self.network))
-        self.around: Around = (default_prompt(getattr(self.network, "prompts", {})), ""), NOTHING[1]
+        modular = isinstance(self.network, ModularNetwork)
+        self.around: Around = (default_prompt(self.network.prompts if modular else {}), ""), NOTHING[1]
         self.tails = 0
         use_cheap_dropout(self.network)
-        use_flat_encoder(self.network)
+        use_flat_encoder(self.network, self.network.reads if modular else "cls")
         if not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer):
             raise UserError(
                 f"{self.name}: scores of {self.network.config.model_type} depend on padding, so on the other pairs of "
