@@ -111,13 +111,13 @@ class FoldsData(Data):
     """One fold of a lists folder as test lists, the others to train on.
 
     >>> import rerank
-    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
+    >>> table = {"query_id": [1, 1, 2, 2, 3, 3], "doc_id": [1, 2, 1, 2, 1, 2], "grade": [1, 0, 0, 1, 1, 0]}
     >>> lists = rerank.Lists.from_dataframe(table)
     >>> from tempfile import mkdtemp
     >>> folder = str(lists.save(mkdtemp() + "/lists").store.folder)
-    >>> splits = FoldsData(folder, fold=1, folds=2, validation=False).splits(seed=1)
-    >>> sorted([*splits.train.query_ids, *splits.test.query_ids])
-    ['1', '2']
+    >>> splits = FoldsData(folder, fold=1, folds=3, leakage_groups="none").splits(seed=1)
+    >>> sorted([*splits.train.query_ids, *splits.validation.query_ids, *splits.test.query_ids])
+    ['1', '2', '3']
     """
 
     def __init__(
@@ -126,7 +126,6 @@ class FoldsData(Data):
         fold: int,
         folds: int = 5,
         seed: Seed = 0,
-        validation: bool = True,
         depth: Count = 150,
         assignment: str | None = None,
         leakage_groups: Grouping = "auto",
@@ -135,21 +134,19 @@ class FoldsData(Data):
 
         Args:
             lists: lists folder.
-            fold: the fold to test on, from 1.
+            fold: the fold to test on, from 1; the one before (cyclically) validates.
             folds: number of folds.
             seed: decides which query is in which fold.
-            validation: whether the fold before (cyclically) validates; otherwise it is trained on as well.
             depth: candidates reranked per validation and test query, where something ordered them.
             assignment: the fold of each query: a JSON list of lists of query ids, or an ir_datasets id with folds below
                 it, such as ``disks45/nocr/trec-robust-2004``; None draws them with the seed.
             leakage_groups: ``auto`` draws queries with the same text or a shared relevant document into one fold (see
                 :func:`rerank.lists.neighbours.query_groups`); ``none`` only those of one text.
         """
-        if folds < 2 + validation or not 1 <= fold <= folds:
-            raise UserError(f"data.fold: {fold} of {folds}: folds must be at least {2 + validation}, fold one of them")
+        if folds < 3 or not 1 <= fold <= folds:
+            raise UserError(f"data.fold: {fold} of {folds}: folds must be at least 3, fold one of them")
         self.lists, self.fold, self.folds, self.seed = lists, fold, folds, seed
-        self.validation, self.depth = validation, depth
-        self.assignment, self.leakage_groups = assignment, leakage_groups
+        self.depth, self.assignment, self.leakage_groups = depth, assignment, leakage_groups
 
     def splits(self, seed: int) -> Splits:
         lists = judged_lists(self.lists)
@@ -161,11 +158,10 @@ class FoldsData(Data):
                 raise UserError(f"data.folds: {self.lists} has too few groups of queries for {self.folds} folds")
         else:
             folds = self._assigned(self.assignment, lists.query_ids)
-        test = folds == self.fold - 1
-        validation = (folds == (self.fold - 2) % self.folds) & self.validation
+        test, validation = folds == self.fold - 1, folds == (self.fold - 2) % self.folds
         found = Splits(
             train=lists.select(~test & ~validation).with_added(),
-            validation=lists.select(validation).to_rerank(self.depth) if self.validation else None,
+            validation=lists.select(validation).to_rerank(self.depth),
             test=lists.select(test).to_rerank(self.depth),
         )
         check_disjoint(found.train, {"validation": found.validation, "test": found.test})  # given folds may part a text
