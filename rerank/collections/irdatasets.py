@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,16 @@ class IrDataset:
                 urls = [mirror.url for mirror in download.mirrors if hasattr(mirror, "url")] + terms
                 found[place] = Path(place), download._size_hint, urls[0] if urls else "its authors"
         return list(found.values())
+
+    def miscounted_files(self) -> str:
+        """Say how many files of a licensed collection are in its folder, unless that is their right number."""
+        documents: Any = self._dataset.docs_handler()
+        expected = getattr(documents, "_expected_file_count", None)
+        if expected is None or not Path(documents.docs_path()).is_dir():  # an archive has its files inside
+            return ""
+        folder, patterns = documents.docs_path(), documents._path_globs
+        count = sum(len(glob(f"{folder}/{pattern}", recursive=True)) for pattern in patterns)
+        return "" if count == expected else f"{count} of {expected} files in {folder}, called {', '.join(patterns)}"
 
 
 def _is_news(record: logging.LogRecord) -> bool:

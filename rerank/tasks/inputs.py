@@ -61,6 +61,8 @@ def _collection(name: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
                 else f"{place}, {tqdm.format_sizeof(size, 'B')} from {url}"
                 for place, size, url in dataset.missing_files(part)
             ]
+            if part == "docs" and not advice:
+                advice = [dataset.miscounted_files()]
             yield f"{part} of {name}", "; ".join(advice)
     else:
         try:

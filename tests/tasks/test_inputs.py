@@ -63,3 +63,7 @@ print(json.dumps([list(retrieve_inputs(name)) for name in names]))
     assert robust[0] == ["docs of disks45/nocr/trec-robust-2004", put]
     assert robust[1][1].startswith(f"{home}/disks45/04.testset.gz, 34.3kB from https://")
     assert robust[2] == ["qrels of disks45/nocr/trec-robust-2004", ""]
+    (home / "disks45" / "corpus" / "FBIS").mkdir(parents=True)
+    (home / "disks45" / "corpus" / "FBIS" / "FB396001").touch()
+    _, robust = json.loads(python(script, IR_DATASETS_HOME=str(home)).stdout)
+    assert robust[0][1].startswith(f"1 of 2295 files in {home}/disks45/corpus, called **/FBIS/FB*, ")
