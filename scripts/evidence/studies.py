@@ -66,6 +66,8 @@ def mixing_table() -> Iterator[Row]:
 DEPTHS = {"DL 2019": 100, "Cranfield": 50, "CISI": 50, "Vaswani": 50, "demo": 50}
 """Candidates of a query."""
 
+MPNET = "DL 2019 and 2020, mpnet-base"
+
 
 @functools.cache
 def share_of_others(name: str) -> float:
@@ -80,7 +82,8 @@ def share_of_others(name: str) -> float:
 def fusion(name: str, against: float, tuned: bool = False) -> Found:
     """Compare BM25 interpolated with the cosines with one of the two (0: BM25, 1: the cosines)."""
     share = share_of_others(name) if tuned else 0.5
-    return difference(mixture(name, share, DEPTHS[name]), mixture(name, against, DEPTHS[name]))
+    depth = DEPTHS.get(name, 100)
+    return difference(mixture(name, share, depth), mixture(name, against, depth))
 
 
 def fusion_pooled(against: float, tuned: bool = False) -> Pool:
@@ -91,16 +94,13 @@ def fusion_pooled(against: float, tuned: bool = False) -> Pool:
 def fusion_table() -> Iterator[Row]:
     gains = [f"{which} − {what}" for which, what in product(("50/50", "tuned"), ("BM25", "cosines"))]
     yield ["", "queries", "BM25", "cosines", "50/50", "tuned (share)", *gains]
-    for name, depth in DEPTHS.items():
+    for name, depth in (DEPTHS | {MPNET: 100}).items():
         share = share_of_others(name)
         *means, tuned = (mean(mixture(name, one, depth)) for one in (0, 1, 0.5, share))
         gaps = [fusion(name, against, which) for which, against in product((False, True), (0, 1))]
         yield [name, len(mixture(name, 0, depth)), *means, f"{tuned} ({plain(share, 2)})", *gaps]
-    yield [
-        "**pooled**",
-        *[""] * 5,
-        *(fusion_pooled(against, which) for which, against in product((False, True), (0, 1))),
-    ]
+    pools = [fusion_pooled(against, which) for which, against in product((False, True), (0, 1))]
+    yield ["**pooled**", *[""] * 5, *pools]
 
 
 def started(name: str, loss: str) -> Found:
@@ -326,6 +326,8 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
     for loss in (OTHER, DIRECT):
         what = f"then fine-tune on 46–135 queries ({SHOWN[loss]}), against that start"
         yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
+    tuned, start = (values("fusion", column, collection=MPNET) for column in ("trained", "0.80"))
+    yield "fine-tune mpnet-base on 34–43 queries, against its fusion", difference(tuned, start), "DL", "fusion"
     for part, which in ((True, "test claims whose abstracts training has seen"), (False, "the other test claims")):
         what = f"fine-tune on 728 claims (hinge), against the untrained fusion: {which}"
         yield what, ranked("hinge", "fused", part), "SciFact", "seen"

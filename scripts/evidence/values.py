@@ -60,10 +60,8 @@ def features(condition: str, loss: str) -> pd.DataFrame:
 def claims() -> pd.DataFrame:
     """Return rankings of SciFact's test claims, and if training has seen a relevant abstract of each."""
     table = results("scifact").set_index("query").drop(columns=["collection", "fold", "seed"])
-    for method, shown in (
-        ("LambdaLoss", "LambdaLoss, fused candidates"),
-        ("LambdaLoss + first stage", "the same + its first stage"),
-    ):
+    names = {"LambdaLoss": "LambdaLoss, fused candidates", "LambdaLoss + first stage": "the same + its first stage"}
+    for method, shown in names.items():
         of = values("fused-candidates", collection="SciFact", method=method)
         table[shown] = of.droplevel("fold").iloc[:, 0]
     return table
