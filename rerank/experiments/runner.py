@@ -64,16 +64,16 @@ def experiment(config: ExperimentConfig | Mapping[str, Any] | str | Path) -> Res
     """Compare methods over folds and seeds, up to the tables of a paper; resume where an interrupted one stopped.
 
     >>> import rerank
-    >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}
-    >>> lists = rerank.Lists.from_dataframe(table)
+    >>> table = {"query_id": [1, 1, 2, 2, 3, 3], "doc_id": [1, 2, 1, 2, 3, 4], "grade": [1, 0, 0, 1, 1, 0]}
+    >>> lists = rerank.Lists.from_dataframe(table | {"bm25": [3, 2, 2, 1, 2, 1]})
     >>> from tempfile import mkdtemp
     >>> folder = mkdtemp()
     >>> _ = lists.save(folder + "/lists")
-    >>> data = {"class_path": "FoldsData", "init_args": {"lists": folder + "/lists", "folds": 2, "validation": False}}
+    >>> data = {"class_path": "FoldsData", "init_args": {"lists": folder + "/lists", "folds": 3}}
     >>> model = {"class_path": "MLP", "init_args": {"hidden": [4], "columns": ["bm25"]}}
     >>> methods = {name: {"set": {"loss": name}} for name in ("ListNet", "RankNet")}
     >>> config = {"output": folder + "/experiment", "base": {"data": data, "model": model}, "methods": methods}
-    >>> config |= {"folds": [1, 2], "jobs": 1}
+    >>> config |= {"folds": [1, 2, 3], "jobs": 1}
     >>> results = rerank.experiment(config)
     >>> sorted(path.name for path in Path(folder, "experiment").glob("table.*"))
     ['table.md', 'table.tex']
