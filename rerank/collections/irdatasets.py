@@ -99,7 +99,8 @@ class IrDataset:
             return ""
         folder, patterns = documents.docs_path(), documents._path_globs
         count = sum(len(glob(f"{folder}/{pattern}", recursive=True)) for pattern in patterns)
-        return "" if count == expected else f"{count} of {expected} files in {folder}, called {', '.join(patterns)}"
+        names = ", ".join(patterns)
+        return "" if count == expected else f"found {count} of {expected} files in {folder}, called {names}"
 
 
 def _is_news(record: logging.LogRecord) -> bool:

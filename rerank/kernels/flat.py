@@ -135,7 +135,7 @@ def use_attention(network: Any) -> bool:
 def use_flat_encoder(network: Any, reads: str | None = "cls") -> None:
     """Let a network read chunks without padding wherever :data:`SEEN` has one; otherwise it stays what it was.
 
-    Its head reads the state of CLS, the ``mean`` of all states, or others (None).
+    ``reads`` names what the head reads: the state of ``cls``, the ``mean`` of all states, or anything else (None).
     """
     base = getattr(network, network.base_model_prefix)  # methods are bound, so that a deep copy has its own
     use_attention(network if hasattr(network, "set_attn_implementation") else base)
