@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 
 import pandas as pd
 
 from scripts.evidence.statistics import Found, Pool, difference, holm, mean, plain, pooled, probability, table
-from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, mixture, results, values
+from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, methods_of, mixture, results, values
 
 DIRECT, OTHER = "TwinSigmoid", "LambdaLoss"
 """Names of the saved values."""
@@ -131,13 +131,8 @@ def documents_table() -> Iterator[Row]:
     starts = {"fresh": "no", "documents": "yes"}
     for queries, start in [(0, "documents"), *product((50, 200, 807), starts)]:
         of = [documents(start, queries, ranking) for ranking in RANKINGS]
-        yield [
-            queries,
-            starts[start],
-            of[0].shape[1],
-            *map(mean, of),
-            *(gain(start, queries, one) for one in RANKINGS[1:]),
-        ]
+        gains = [gain(start, queries, one) for one in RANKINGS[1:]]
+        yield [queries, starts[start], of[0].shape[1], *map(mean, of), *gains]
     yield ["untrained", "", "", "", *(mean(documents("", 0, name)) for name in ("BM25", "BM25 + cosines")), "", ""]
 
 
@@ -276,15 +271,8 @@ def gain_of_all(condition: str) -> Found:
 
 @table("averages")
 def averages_table() -> Iterator[Row]:
-    yield [
-        "MQ2008 if not named",
-        "chosen loss",
-        "one",
-        "five averaged",
-        "gain, 95 %",
-        "p (Holm)",
-        "mean gain of eight losses",
-    ]
+    head = ["MQ2008 if not named", "chosen loss", "one", "five averaged", "gain, 95 %", "p (Holm)"]
+    yield [*head, "mean gain of eight losses"]
     there = set(results("averages").condition)
     gains = {name: gain_by_averaging(name) for name in CONDITIONS if name in there}
     for (name, gap), p in zip(gains.items(), holm([gap.p for gap in gains.values()]), strict=True):
@@ -326,6 +314,7 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
     for loss in (OTHER, DIRECT):
         what = f"then fine-tune on 46–135 queries ({SHOWN[loss]}), against that start"
         yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
+    yield "the same on one of the four", started("DL 2019", DIRECT), "DL 2019", "losses"
     tuned, start = (values("fusion", column, collection=MPNET) for column in ("trained", "0.80"))
     yield "fine-tune mpnet-base on 34–43 queries, against its fusion", difference(tuned, start), "DL", "fusion"
     for part, which in ((True, "test claims whose abstracts training has seen"), (False, "the other test claims")):
@@ -334,14 +323,17 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
     for name in FRESH:
         what = f"interpolate a model with a randomly initialised head with BM25 ({SHOWN[DIRECT]}), against it alone"
         yield what, mixing(name, DIRECT), name, "interpolation"
-    again = f"interpolate a model that started from BM25 and the cosines once more ({SHOWN[DIRECT]})"
+    again = f"interpolate once more a model that started from BM25 and the cosines ({SHOWN[DIRECT]})"
     yield again, pooled([mixing(name, DIRECT) for name in STARTED]), four, "interpolation"
     what = "fine-tune MiniLM on 873 questions (softmax cross-entropy), against its cosines"
     smaller, cosines, larger, start = (answers(name, measure=MEASURE) for name in GAINS)
     yield what, difference(smaller, cosines), "WikiQA", "wikiqa"
     yield "the same with mpnet-base, against its cosines", difference(larger, start), "WikiQA", "wikiqa"
     gains = larger.sub(start[0], axis=0), smaller.sub(cosines[0], axis=0)
-    yield "the gain with mpnet-base, less the gain with MiniLM", difference(*gains), "WikiQA", "wikiqa"
+    yield "the gain with mpnet-base, less the gain with MiniLM (seed 1)", difference(*gains), "WikiQA", "wikiqa"
+    for loss in (DIRECT, OTHER):
+        gap = difference(answers(loss, measure=MEASURE), smaller)
+        yield f"{SHOWN[loss]} instead of softmax cross-entropy, alone", gap, "WikiQA", "wikiqa"
     what = "train on pseudo-queries only, interpolate 50/50 with BM25; against BM25"
     yield what, gain("documents", 0, "+ BM25"), "SciFact", "documents"
     for queries in (50, 807):
@@ -384,16 +376,31 @@ def effects_table() -> Iterator[Row]:
         yield [what, found, found.verdict(), f"[{where}](studies/{study}.md)"]
 
 
+TUNED = {"softmax CE": "SoftmaxCE", OTHER: OTHER, "SmoothI": "SmoothI", DIRECT: DIRECT}
+"""Losses on DL 2019, and their names on WikiQA."""
+
+
 @table("results")
 def results_table() -> Iterator[Row]:
-    """Rank three collections before and after training."""
-    yield ["collection", "BM25", "untrained", "hinge", "SmoothI", "softmax CE"]
-    means = [mean(answers(name, measure=MEASURE)) for name in (COSINES, "PairwiseHinge", "SmoothI", "SoftmaxCE")]
-    yield ["[WikiQA](docs/studies/wikiqa.md)", "", *means]
-    untrained, trained = (mean(answers(name, measure=MEASURE)) for name in (LARGER, GAINS[2]))
-    yield ["WikiQA, mpnet-base", "", untrained, "", "", trained]
-    means = [mean(claims()[name]) for name in ("BM25", "fused", "hinge", "SmoothI")]
-    yield ["[SciFact](docs/studies/seen.md)", *means, ""]
-    first, hinge, smoothi = (values("dl19", method=name) for name in (FIRST, "hinge", "SmoothI-nDCG@10"))
-    means = map(mean, (first, mixture("DL 2019", 0.5, 100), hinge, smoothi))
-    yield ["[TREC DL 2019](docs/studies/results/papers.md#trec-dl-2019)", *means, ""]
+    """Rank collections before and after training."""
+    there = methods_of("wikiqa")
+    smaller, larger = (
+        {"untrained": answers(start, measure=MEASURE)}
+        | {loss: answers(of + ending, measure=MEASURE) for loss, of in TUNED.items() if of + ending in there}
+        for start, ending in ((COSINES, ""), (LARGER, ", mpnet"))
+    )
+    before = {"BM25": mixture("DL 2019", 0, 100), "untrained": mixture("DL 2019", 0.5, 100)}
+    columns = {"BM25": "0.00", "untrained": "0.80", "softmax CE": "trained"}
+    rows: dict[str, Mapping[str, pd.DataFrame | pd.Series]] = {
+        "[WikiQA](docs/studies/wikiqa.md)": smaller,
+        "WikiQA, mpnet-base": larger,
+        "[SciFact](docs/studies/seen.md)": dict(claims().rename(columns={"fused": "untrained"})),
+        "[DL 2019](docs/studies/losses.md)": before | {loss: trained("DL 2019", loss) for loss in TUNED},
+        "[DL, mpnet-base](docs/studies/fusion.md)": {
+            one: values("fusion", of, collection=MPNET) for one, of in columns.items()
+        },
+    }
+    names = ["BM25", "untrained", *TUNED]
+    yield ["collection", *(SHOWN.get(name, name) for name in names)]
+    for where, of in rows.items():
+        yield [where, *(mean(of[name]) if name in of else "" for name in names)]
