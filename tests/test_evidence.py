@@ -55,11 +55,11 @@ BCG = """4 119 11 128|6 300 29 274|3 228 11 209|62 13536 248 12619|33 5036 47 57
 
 
 def test_pooled_gives_the_published_random_effects() -> None:
-    """Viechtbauer (2010), "Conducting meta-analyses in R with the metafor package": tau² .3132, I² 92.22 %, -.7145."""
+    """Viechtbauer (2010), "Conducting meta-analyses in R with the metafor package": tau² .3132, mean -.7145."""
     a, b, c, d = np.array([row.split() for row in BCG.split("|")], dtype=np.float64).T
     y, errors = np.log(a / (a + b)) - np.log(c / (c + d)), np.sqrt(1 / a - 1 / (a + b) + 1 / c - 1 / (c + d))
     one = statistics.pooled([statistics.Found(*each, 9) for each in zip(y, errors, strict=True)])
-    assert (one.tau**2, one.mean, one.heterogeneity) == pytest.approx((0.3132, -0.7145, 0.9222), abs=5e-5)
+    assert (one.tau**2, one.mean) == pytest.approx((0.3132, -0.7145), abs=5e-5)
 
 
 def test_holm_equals_the_packages() -> None:

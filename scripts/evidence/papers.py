@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from scripts.evidence.statistics import Found, difference, holm, mean, plain, probability, signed, table
+from scripts.evidence.statistics import Found, Row, difference, holm, mean, plain, probability, signed, table
 from scripts.evidence.values import FIRST, ROOT, measures_of, methods_of, results, values
 
 LETOR = ROOT / "configs" / "letor"
@@ -21,7 +21,6 @@ PAIRS: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("repl
 GAIN = "nDCG(dcg='exp-log2')"
 LEVEL = 0.05
 
-Row = list[object]
 Rows = Sequence[tuple[str, str, str, str]]
 """Differences to average: a configuration and its row, minus another's."""
 

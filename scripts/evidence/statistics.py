@@ -72,10 +72,9 @@ def difference(row: pd.DataFrame, against: pd.DataFrame) -> Found:
 
 @dataclass(frozen=True)
 class Pool(Found):
-    """Several collections by random effects: tau and the share of the spread beyond chance."""
+    """Several collections by random effects; tau is the spread between them."""
 
     tau: float
-    heterogeneity: float
 
 
 def pooled(found: Sequence[Found]) -> Pool:
@@ -101,8 +100,7 @@ def pooled(found: Sequence[Found]) -> Pool:
     tau2 = float(best.x) if best.fun < minus_likelihood(0) - 1e-12 else 0.0
     w, mu, q = at(tau2)
     error = float((max(1.0, q / (k - 1)) / w.sum()) ** 0.5)
-    typical = (k - 1) * (1 / v).sum() / ((1 / v).sum() ** 2 - (1 / v**2).sum())
-    return Pool(mu, error, k - 1, tau2**0.5, float(tau2 / (tau2 + typical)))
+    return Pool(mu, error, k - 1, tau2**0.5)
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -130,10 +128,11 @@ def mean(values: pd.DataFrame | pd.Series, digits: int = 4) -> str:
     return plain(float(np.nanmean(values.to_numpy())), digits)
 
 
-Lines = Callable[..., Iterable[Sequence[object]]]
+Row = list[object]
+Lines = Callable[..., Iterable[Row]]
 """Gives the rows of a table, its head first."""
 
-TABLES: dict[str, Callable[[], Iterable[Sequence[object]]]] = {}
+TABLES: dict[str, Lines] = {}
 """Tables by the name that stands in pages: ``<!-- table: NAME -->`` to ``<!-- end -->``."""
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import product
 
 import pandas as pd
 
-from scripts.evidence.statistics import Found, Pool, difference, holm, mean, plain, pooled, probability, table
-from scripts.evidence.values import FIRST, MEASURE, MIXED, claims, features, methods_of, mixture, results, values
+from scripts.evidence.statistics import Found, Pool, Row, difference, holm, mean, plain, pooled, probability, table
+from scripts.evidence.values import FIRST, MEASURE, MIXED, features, methods_of, mixture, results, values
 
 DIRECT, OTHER = "TwinSigmoid", "LambdaLoss"
 """Names of the saved values."""
@@ -25,8 +25,6 @@ COSINES, LARGER = "MiniLM's cosines", "mpnet's cosines"
 
 GAINS = ("SoftmaxCE", COSINES, "SoftmaxCE, mpnet", LARGER)
 """Models trained on WikiQA with softmax cross-entropy, each followed by its encoder's cosines."""
-
-Row = list[object]
 
 
 def trained(collection: str, method: str) -> pd.DataFrame:
@@ -66,8 +64,6 @@ def mixing_table() -> Iterator[Row]:
 DEPTHS = {"DL 2019": 100, "Cranfield": 50, "CISI": 50, "Vaswani": 50, "demo": 50}
 """Candidates of a query."""
 
-MPNET = "DL 2019 and 2020, mpnet-base"
-
 
 @functools.cache
 def share_of_others(name: str) -> float:
@@ -82,8 +78,7 @@ def share_of_others(name: str) -> float:
 def fusion(name: str, against: float, tuned: bool = False) -> Found:
     """Compare BM25 interpolated with the cosines with one of the two (0: BM25, 1: the cosines)."""
     share = share_of_others(name) if tuned else 0.5
-    depth = DEPTHS.get(name, 100)
-    return difference(mixture(name, share, depth), mixture(name, against, depth))
+    return difference(mixture(name, share, DEPTHS[name]), mixture(name, against, DEPTHS[name]))
 
 
 def fusion_pooled(against: float, tuned: bool = False) -> Pool:
@@ -94,13 +89,28 @@ def fusion_pooled(against: float, tuned: bool = False) -> Pool:
 def fusion_table() -> Iterator[Row]:
     gains = [f"{which} − {what}" for which, what in product(("50/50", "tuned"), ("BM25", "cosines"))]
     yield ["", "queries", "BM25", "cosines", "50/50", "tuned (share)", *gains]
-    for name, depth in (DEPTHS | {MPNET: 100}).items():
+    for name, depth in DEPTHS.items():
         share = share_of_others(name)
         *means, tuned = (mean(mixture(name, one, depth)) for one in (0, 1, 0.5, share))
         gaps = [fusion(name, against, which) for which, against in product((False, True), (0, 1))]
         yield [name, len(mixture(name, 0, depth)), *means, f"{tuned} ({plain(share, 2)})", *gaps]
     pools = [fusion_pooled(against, which) for which, against in product((False, True), (0, 1))]
     yield ["**pooled**", *[""] * 5, *pools]
+
+
+def mpnet(collection: str, method: str) -> pd.DataFrame:
+    return values("mpnet", collection=collection, method=method)
+
+
+@table("mpnet")
+def mpnet_table() -> Iterator[Row]:
+    """Compare rankings by mpnet-base, untrained and trained, with the untrained ones."""
+    others = ("BM25", "cosines", "fusion")
+    yield ["", "ranking", MEASURE, *(f"− {other}" for other in others)]
+    for collection, method in results("mpnet")[["collection", "method"]].drop_duplicates().itertuples(index=False):
+        of = mpnet(collection, method)
+        gaps = [difference(of, mpnet(collection, other)) if method != other else "" for other in others]
+        yield [f"{collection}, {len(of)} queries", method, mean(of), *gaps]
 
 
 def started(name: str, loss: str) -> Found:
@@ -163,26 +173,23 @@ def pointwise_table() -> Iterator[Row]:
             yield [collection, passes, LOSSES[loss], *means, *gaps]
 
 
-def ranked(name: str, baseline: str, part: bool | None = None) -> Found:
-    """Compare two rankings of SciFact's claims: all, those whose abstracts training has seen, or the others."""
-    of = claims() if part is None else claims()[(claims().seen == 1) == part]
-    frames = [
-        of[one].to_frame(0).set_index(pd.MultiIndex.from_product([[""], of.index], names=["fold", "query"]))
-        for one in (name, baseline)
-    ]
-    return difference(*frames)
+FUSED = "BM25 + cosines, 50/50, untrained"
+
+
+def ranked(name: str, baseline: str, **part: int) -> Found:
+    """Compare two rankings of SciFact's claims: all, those whose abstracts training has seen (1), or the others (0)."""
+    return difference(*(values("scifact", method=one, **part) for one in (name, baseline)))
 
 
 @table("seen")
 def seen_table() -> Iterator[Row]:
-    rankings, fused = claims(), "BM25 + cosines, 50/50, untrained"
-    parts = [rankings, *(rankings[(claims().seen == 1) == part] for part in (True, False))]
-    names = [f"{len(part)} {what}" for part, what in zip(parts, ("claims", "seen", "others"), strict=True)]
+    parts = {"claims": {}, "seen": {"seen": 1}, "others": {"seen": 0}}
+    names = [f"{len(values('scifact', method=FUSED, **part))} {name}" for name, part in parts.items()]
     yield [MEASURE, *names, "less BM25", *(f"less fusion, {name}" for name in names[1:])]
-    for name in rankings.columns.drop("seen"):
-        gaps = ["", ""] if name == "fused" else [ranked(name, "fused", part) for part in (True, False)]
-        over = "" if name == "BM25" else ranked(name, "BM25")
-        yield [fused if name == "fused" else name, *(mean(part[name]) for part in parts), over, *gaps]
+    for method in methods_of("scifact"):
+        means = [mean(values("scifact", method=method, **part)) for part in parts.values()]
+        gaps = ["" if method == FUSED else ranked(method, FUSED, seen=seen) for seen in (1, 0)]
+        yield [method, *means, "" if method == "BM25" else ranked(method, "BM25"), *gaps]
 
 
 MATRICES, TRAINED = ("MQ2008", "OHSUMED", "DL 2019"), ("P@5", "RR", "AP")
@@ -315,11 +322,11 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
         what = f"then fine-tune on 46–135 queries ({SHOWN[loss]}), against that start"
         yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
     yield "the same on one of the four", started("DL 2019", DIRECT), "DL 2019", "losses"
-    tuned, start = (values("fusion", column, collection=MPNET) for column in ("trained", "0.80"))
-    yield "fine-tune mpnet-base on 34–43 queries, against its fusion", difference(tuned, start), "DL", "fusion"
-    for part, which in ((True, "test claims whose abstracts training has seen"), (False, "the other test claims")):
+    gap = difference(*(mpnet("DL 2019 and 2020", method) for method in ("softmax CE", "fusion")))
+    yield "fine-tune mpnet-base on 34–43 queries, against its fusion", gap, "DL", "fusion"
+    for seen, which in ((1, "test claims whose abstracts training has seen"), (0, "the other test claims")):
         what = f"fine-tune on 728 claims (hinge), against the untrained fusion: {which}"
-        yield what, ranked("hinge", "fused", part), "SciFact", "seen"
+        yield what, ranked("hinge", FUSED, seen=seen), "SciFact", "seen"
     for name in FRESH:
         what = f"interpolate a model with a randomly initialised head with BM25 ({SHOWN[DIRECT]}), against it alone"
         yield what, mixing(name, DIRECT), name, "interpolation"
@@ -377,30 +384,27 @@ def effects_table() -> Iterator[Row]:
 
 
 TUNED = {"softmax CE": "SoftmaxCE", OTHER: OTHER, "SmoothI": "SmoothI", DIRECT: DIRECT}
-"""Losses on DL 2019, and their names on WikiQA."""
+"""Losses by their names on WikiQA."""
 
 
 @table("results")
 def results_table() -> Iterator[Row]:
     """Rank collections before and after training."""
-    there = methods_of("wikiqa")
-    smaller, larger = (
-        {"untrained": answers(start, measure=MEASURE)}
-        | {loss: answers(of + ending, measure=MEASURE) for loss, of in TUNED.items() if of + ending in there}
-        for start, ending in ((COSINES, ""), (LARGER, ", mpnet"))
-    )
+    rows, there = {}, methods_of("wikiqa")
+    for where, start, ending in (
+        ("[WikiQA](docs/studies/wikiqa.md)", COSINES, ""),
+        ("WikiQA, mpnet-base", LARGER, ", mpnet"),
+    ):
+        names = {"untrained": start} | {name: of + ending for name, of in TUNED.items() if of + ending in there}
+        rows[where] = {name: answers(of, measure=MEASURE) for name, of in names.items()}
+    names = {"BM25": "BM25", "untrained": FUSED, "SmoothI": "SmoothI"}
+    rows["[SciFact](docs/studies/seen.md)"] = {name: values("scifact", method=of) for name, of in names.items()}
     before = {"BM25": mixture("DL 2019", 0, 100), "untrained": mixture("DL 2019", 0.5, 100)}
-    columns = {"BM25": "0.00", "untrained": "0.80", "softmax CE": "trained"}
-    rows: dict[str, Mapping[str, pd.DataFrame | pd.Series]] = {
-        "[WikiQA](docs/studies/wikiqa.md)": smaller,
-        "WikiQA, mpnet-base": larger,
-        "[SciFact](docs/studies/seen.md)": dict(claims().rename(columns={"fused": "untrained"})),
-        "[DL 2019](docs/studies/losses.md)": before | {loss: trained("DL 2019", loss) for loss in TUNED},
-        "[DL, mpnet-base](docs/studies/fusion.md)": {
-            one: values("fusion", of, collection=MPNET) for one, of in columns.items()
-        },
-    }
-    names = ["BM25", "untrained", *TUNED]
-    yield ["collection", *(SHOWN.get(name, name) for name in names)]
+    rows["[DL 2019](docs/studies/losses.md)"] = before | {name: trained("DL 2019", name) for name in TUNED}
+    for where in results("mpnet").collection.unique():
+        names = {"BM25": "BM25", "untrained": "fusion"} | {name: name for name in TUNED if name in methods_of("mpnet")}
+        rows[f"[{where}, mpnet-base](docs/studies/fusion.md)"] = {name: mpnet(where, of) for name, of in names.items()}
+    heads = ["BM25", "untrained", *TUNED]
+    yield ["collection", *(SHOWN.get(head, head) for head in heads)]
     for where, of in rows.items():
-        yield [where, *(mean(of[name]) if name in of else "" for name in names)]
+        yield [where, *(mean(of[head]) if head in of else "" for head in heads)]

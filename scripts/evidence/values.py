@@ -55,13 +55,3 @@ def features(condition: str, loss: str) -> pd.DataFrame:
     table = results("where")
     table = table[(table.condition == condition) & (table.loss == loss)].set_index(["fold", "query"])
     return table.filter(regex=r"^\d+$").rename(columns=int)
-
-
-def claims() -> pd.DataFrame:
-    """Return rankings of SciFact's test claims, and if training has seen a relevant abstract of each."""
-    table = results("scifact").set_index("query").drop(columns=["collection", "fold", "seed"])
-    names = {"LambdaLoss": "LambdaLoss, fused candidates", "LambdaLoss + first stage": "the same + its first stage"}
-    for method, shown in names.items():
-        of = values("fused-candidates", collection="SciFact", method=method)
-        table[shown] = of.droplevel("fold").iloc[:, 0]
-    return table
