@@ -401,9 +401,6 @@ def results_table() -> Iterator[Row]:
     rows["[SciFact](docs/studies/seen.md)"] = {name: values("scifact", method=of) for name, of in names.items()}
     before = {"BM25": mixture("DL 2019", 0, 100), "untrained": mixture("DL 2019", 0.5, 100)}
     rows["[DL 2019](docs/studies/losses.md)"] = before | {name: trained("DL 2019", name) for name in TUNED}
-    for where in results("mpnet").collection.unique():
-        names = {"BM25": "BM25", "untrained": "fusion"} | {name: name for name in TUNED if name in methods_of("mpnet")}
-        rows[f"[{where}, mpnet-base](docs/studies/fusion.md)"] = {name: mpnet(where, of) for name, of in names.items()}
     heads = ["BM25", "untrained", *TUNED]
     yield ["collection", *(SHOWN.get(head, head) for head in heads)]
     for where, of in rows.items():
