@@ -22,7 +22,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
     Args:
         output: lists folder to make.
         search: how BM25 searches.
-        bm25: search with BM25 even if runs are given; so does any option of its search.
+        bm25: search with BM25 even if runs are given; any option of its search implies it.
         check: list the inputs, and say which are missing and where they go, instead of retrieving.
         options: what :func:`rerank.retrieve` takes.
     """
@@ -64,7 +64,7 @@ def add(
 ) -> None:
     """Add columns of scores to a lists folder, or remove some.
 
-    Scores come from files, a trained model or an embedding model. A killed command finishes its work when repeated.
+    Scores come from files, a trained model or an embedding model. A repeated command skips finished columns.
 
     Args:
         lists: lists folder.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 HELP = {"-h", "--help"}
 NUMBERS = {"int": "N", "float": "X"}
+VALUES = {"per_query": "FILE", "trained_on": "LISTS"}
 
 OWNED = ("fingerprint.json", "trials", "rerank.json")
 """Files and folders that tell a run, an experiment and a model."""
@@ -131,17 +132,18 @@ def help_page(parser: ArgumentParser, page: Page = EMPTY) -> str:
     shown = {a.dest: a for a in parser._actions if a.help != SUPPRESS and a.dest.rpartition(".")[2] != "help"}
     needed = [key for key, action in shown.items() if action.required]
     written = {key: _value(a) if key in page.plain else f"{option(key)} {_value(a)}" for key, a in shown.items()}
-    words = ["usage:", parser.prog, *(written[key] for key in needed), *["[OPTIONS]"] * (len(needed) < len(shown))]
+    head, first = ("needed, here or in a file", ["config"]) if "config" in shown else ("needed", needed)
+    words = ["usage:", parser.prog, *(written[key] for key in first), *["[OPTIONS]"] * (len(first) < len(shown))]
     lines = textwrap.wrap(" ".join(words), width, subsequent_indent=" " * (len(parser.prog) + 8))
     for paragraph in (parser.description or "").split("\n\n"):
         lines += ["", *textwrap.wrap(without_markup(paragraph), width)]
-    groups = {"needed": needed, **page.groups}
+    groups = {head: needed, **page.groups}
     grouped = {key for keys in groups.values() for key in keys}
     groups["other options" if page.groups else "options"] = [key for key in shown if key not in grouped]
-    for head, keys in groups.items():
-        there = [key for key in keys if key in shown and (head == "needed" or key not in needed)]
+    for name, keys in groups.items():
+        there = [key for key in keys if key in shown and (name == head or key not in needed)]
         if there:
-            lines += ["", head]
+            lines += ["", name]
         for key in there:
             lines.append(f"  {written[key]}".rstrip())
             lines += textwrap.wrap(_about(shown[key]), width, initial_indent=" " * 6, subsequent_indent=" " * 6)
@@ -169,7 +171,7 @@ def _value(action: Action) -> str:
     elif kinds := [letter for kind, letter in NUMBERS.items() if re.search(rf"\b{kind}\b", hint)]:
         value = kinds[0]
     else:
-        value = re.split(r"[._]", action.dest)[-1].upper()
+        value = VALUES.get(action.dest) or re.split(r"[._]", action.dest)[-1].upper()
     return f"{value.removesuffix('S')} ..." if "list[" in hint.lower() else value
 
 

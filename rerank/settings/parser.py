@@ -205,6 +205,8 @@ def make_parser(name: str, documented: Callable[..., Any], config: bool = False)
     if config:
         use = "YAML file, which may extend another (extends: FILE); later files override its keys, options all files"
         parser.add_argument("--config", action=ActionConfigFile, help=use)
+        shows = next(action for action in parser._actions if action.dest == "print_config")
+        shows.help = "print the resulting configuration, and do nothing else"
     return parser
 
 

@@ -96,7 +96,7 @@ def retrieve(
             Parquet); each becomes a column of that name. They are read into memory.
         search: BM25's options; with runs they add BM25's candidates. None searches if nothing else is ranked.
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
-            column of that name, after looking at all of them.
+            column ``dense``, after looking at all of them.
         order: the column that orders the lists; defaults to rrf, the fused reciprocal ranks, for several runs.
         queries: queries (JSONL, TSV or a collection); defaults to the collection's own. The word titles takes the first
             lines of documents, and removes them there.
