@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from rerank.commands.options import HELP, help_page
+from rerank.progress import is_main
 
 TRAIN_HELP = files("rerank.commands").joinpath("train.txt").read_text("utf-8").rstrip()
 
@@ -22,7 +23,9 @@ def train(argv: Sequence[str]) -> None:
     if len(words) < len(argv):
         from rerank.training.dry_run import dry_run
 
-        print(dry_run(config, output))
+        estimate = dry_run(config, output)
+        if is_main():
+            print(estimate)
         return
     from rerank.training.fit import fit
 

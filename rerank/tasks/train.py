@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,9 +21,11 @@ from rerank.losses.base import Criterion, Loss
 from rerank.losses.terms import GRADES, Term, Terms, columns_of
 from rerank.models.base import Model
 from rerank.models.scorer import Scorer
-from rerank.progress import heard
+from rerank.progress import heard, is_main
+from rerank.scoring.shared import join, together
 from rerank.settings.arguments import Count, check_arguments
 from rerank.settings.parser import TRANSFORMERS
+from rerank.storage.files import exclusive_lock
 from rerank.tasks.arguments import ListsLike
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.fit import Training, fit
@@ -108,13 +111,20 @@ def train(
     check_values(config, type(criterion) if criterion else None, trees=not isinstance(model, Scorer))
     taught = isinstance(criterion, Terms) and all(term.target != GRADES for term in criterion.terms)
     unjudged = any(one.qrels is None or (taught and not one.judged.all()) for one in given["lists"])
-    folders = {
+    places = {
         name: [
-            _folder(one, Path(output) / GIVEN / (FOLDERS[name] + (f"-{i}" if len(some) > 1 else "")), model)
+            _whole_folder(one) or Path(output) / GIVEN / (FOLDERS[name] + (f"-{i}" if len(some) > 1 else ""))
             for i, one in enumerate(some, 1)
         ]
         for name, some in given.items()
     }
+    in_memory = [
+        (one, place)
+        for name, some in given.items()
+        for one, place in zip(some, places[name], strict=True)
+        if place != one.store.folder
+    ]
+    folders = {name: [str(place) for place in some] for name, some in places.items()}
     config.data = ListsData(
         folders["lists"][0] if len(several) == 1 else folders["lists"],
         next(iter(folders["validation"]), None),
@@ -124,7 +134,12 @@ def train(
         unjudged=unjudged,
         leakage_groups=leakage_groups,
     )
-    with heard():
+    with heard(), exclusive_lock(output) if in_memory and is_main() else nullcontext():
+        if in_memory:
+            join()
+            with together():  # the main process saves, before the others open
+                for one, place in in_memory if is_main() else []:
+                    _save(one, place, model)
         return fit(config, output)
 
 
@@ -160,13 +175,18 @@ def _lists(name: str, given: Any, teachers: Sequence[str] = ()) -> Lists:
     return lists
 
 
-def _folder(lists: Lists, place: Path, model: Model) -> str:
-    """Return the folder of the lists: their own if they are all of it, else a new one."""
+def _whole_folder(lists: Lists) -> Path | None:
+    """Return the folder of the lists, if they are all of it."""
     store, whole = lists.store, Lists.of(lists.store)
-    if store.folder is not None:
-        shown = whole.with_added() if lists.size == whole.size + int(store.added.sum()) else whole
-        if len(lists) == len(shown) and (lists.starts == shown.starts).all() and (lists.lengths == shown.lengths).all():
-            return str(store.folder)
+    shown = whole.with_added() if lists.size == whole.size + int(store.added.sum()) else whole
+    if len(lists) == len(shown) and (lists.starts == shown.starts).all() and (lists.lengths == shown.lengths).all():
+        return store.folder
+    return None
+
+
+def _save(lists: Lists, place: Path, model: Model) -> None:
+    """Save lists, unless the folder has them."""
+    whole = Lists.of(lists.store)
     cut = bool((lists.lengths < whole.lengths[lists.queries]).any())
     if cut and any(":" in name for name in model.columns):
         raise UserError(
@@ -177,14 +197,13 @@ def _folder(lists: Lists, place: Path, model: Model) -> str:
         lists = lists.with_added()  # some queries of a folder bring what was added to them, as all of them do
     if place.is_dir():
         there = Lists.open(place)
-        names = store.column_names
+        names = lists.store.column_names
         if there.store.column_names == names and content_hashes(there.with_added(), names) == content_hashes(
             lists, names
         ):
-            return str(place)
+            return
         if (place.parent.parent / FINGERPRINT).exists():
             raise UserError(f"output: {place.parent.parent} was trained on other lists; name another output")
         check_unbegun(place.parent.parent)
         shutil.rmtree(place)  # of a training that was refused before it began
     lists.save(place)
-    return str(place)

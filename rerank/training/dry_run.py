@@ -30,7 +30,7 @@ SCORED = 256
 def dry_run(config: TrainConfig, output: str) -> str:
     """Check every input of a training run, and estimate its time from three steps and a validation of some lists.
 
-    Nothing is written but the token caches of lists folders.
+    Nothing is written but the token caches of lists folders. Of several processes, the main one gives the estimate.
 
     Raises:
         UserError: a configuration, lists, a model or an output folder that the run cannot use.
@@ -46,13 +46,17 @@ def dry_run(config: TrainConfig, output: str) -> str:
         return f"{found}; trees read all of them in every round, which is not timed"
     some = validation or test
     few = None if some is None else some.select(slice(0, 1 + int(np.searchsorted(some.offsets[1:], SCORED))))
-    trial = replace(config, epochs=1, steps_per_epoch=3, patience=None, select_epoch_by=None, test=False, tracker=[])
+    trial = replace(config, epochs=1, steps_per_epoch=3, patience=None, test=False, tracker=[])
+    if few is not None:  # the model in memory is the best one, so that no process looks for another's files
+        trial.select_epoch_by = "last"
     with TemporaryDirectory() as folder, _quiet():
         trainer = Trainer(RunFolder(Path(folder) / "run", trial, Splits(splits.train, few, None)))
         try:
             trainer.run()
         except Stopped as stop:
             raise Stopped(stop.number, "the dry run was stopped") from None
+        if not trainer.main:
+            return ""
         lines = [json.loads(line) for line in trainer.folder.metrics.read_text().splitlines()]
     first, _, last, measured = lines
     size = trainer.batches.batch_size

@@ -12,8 +12,9 @@ import yaml
 
 import rerank
 from rerank.commands.cli import main
+from rerank.storage.files import exclusive_lock
 from tests.builders import make_lists, make_lists_with_added
-from tests.training.helpers import metrics
+from tests.training.helpers import by_two, metrics
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +59,25 @@ def test_train_reuses_its_run_and_refuses_another(
     assert rerank.train(model, lists, rerank.SmoothINDCG(), **told).results == trained.results
     with pytest.raises(rerank.UserError, match="trained on other lists"):
         rerank.train(model, lists.select([0, 1, 2]), rerank.SmoothINDCG(), **told)
+
+
+def test_two_processes_train_on_lists_in_memory(lists: rerank.Lists, tmp_path: Path) -> None:
+    def trained(process: int) -> rerank.Results:
+        model = rerank.MLP(hidden=[4], columns=["clicks"])
+        return rerank.train(model, lists, rerank.ListNet(), validation=0.25, output=tmp_path / "x").results
+
+    one, two = by_two(tmp_path, trained)
+    assert one == two and len(rerank.Lists.open(tmp_path / "x" / "lists" / "train")) == len(lists)
+
+
+def test_train_keeps_the_lists_of_a_run_in_progress(lists: rerank.Lists, tmp_path: Path) -> None:
+    place = lists.save(tmp_path / "x" / "lists" / "train").store.folder
+    model = rerank.MLP(hidden=[4], columns=["clicks"])
+    with exclusive_lock(tmp_path / "x"), ThreadPoolExecutor(1) as pool:
+        other = pool.submit(rerank.train, model, lists.select([0, 1]), rerank.ListNet(), output=tmp_path / "x")
+        with pytest.raises(rerank.UserError, match="in use by another process"):
+            other.result()
+    assert len(rerank.Lists.open(place)) == len(lists)
 
 
 def test_some_queries_of_a_folder_are_trained_with_what_was_added_to_them(tiny_model: Path, tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from rerank.commands.cli import main
 from rerank.lists import Lists
+from rerank.training.configuration import configuration
+from rerank.training.dry_run import dry_run
 from tests.builders import contents
+from tests.training.helpers import by_two
 
 
 def words_of(place: Path, output: Path, *more: str) -> list[str]:
@@ -45,6 +48,13 @@ def test_dry_run_estimates_time_and_writes_nothing(
     assert scoring == "scoring: 360 candidates in all validations and tests"
     assert re.search(r"measured here: [\d.e+]+ lists/s in training, [\d.e+]+ documents/s in scoring", measured)
     assert estimate.startswith("estimate: ") and estimate.endswith(" (h:min:s) on this device")
+
+
+def test_main_process_of_two_estimates(place: Path, tmp_path: Path) -> None:
+    options = ["--model", "MLP", "--model.columns", "[bm25]", "--loss", "ListNet", "--batch_size", "4"]
+    config, output = configuration(words_of(place, tmp_path / "run", *options)[1:-1])
+    main_process, other = by_two(tmp_path, lambda process: dry_run(config, output))
+    assert "estimate: " in main_process and other == ""
 
 
 def test_dry_run_counts_lists_of_trees(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
