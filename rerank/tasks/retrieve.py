@@ -153,16 +153,16 @@ def retrieve(
         runs: dict[str, Run] = {name: as_run(form, f"run {name}") for name, form in forms.items()}
         paths = {name: str(form) if isinstance(form, str | Path) else "in memory" for name, form in forms.items()}
         retriever: dict[str, Any] = {"run": paths} if forms else {}
-        if search is not None:
+        if search is not None:  # one more, as a query that is a document may find itself
             index = search.searched_index(source)
             model = search.model()
-            runs = {ORDER: model.search(index, wanted, depth, search.threads, folder.parent), **runs}
+            runs = {ORDER: model.search(index, wanted, depth + 1, search.threads, folder.parent), **runs}
             retriever |= {"bm25": vars(model)}
         if dense is not None:
             from rerank.models.text.cosines import Embedder
 
             encoder = Embedder(dense)
-            runs[DENSE] = search_dense(build_vectors(source, encoder), encoder, wanted, depth)
+            runs[DENSE] = search_dense(build_vectors(source, encoder), encoder, wanted, depth + 1)
             retriever |= {"dense": {"model": dense, "sha256": encoder.id}}
         lists = build_lists(
             source,

@@ -72,6 +72,9 @@ def test_retrieve_searches_texts_in_memory(home: Path) -> None:
     lists = rerank.retrieve(own, depth=10)
     assert {q: {s.id for s in ranked} for q, ranked in lists.run().items()} == {"q1": {"d1", "d3"}, "q2": {"d2"}}
     assert lists.qrels == own.qrels() and lists.store.folder is None
+    documents_as_queries = rerank.Texts(documents, documents, {"d1": {"d3": 1}, "d2": {"d3": 1}, "d3": {"d1": 1}})
+    lists = rerank.retrieve(documents_as_queries, depth=1)
+    assert {query: [s.id for s in ranked] for query, ranked in lists.run().items()}["d1"] == ["d3"]
     given_run = {"q1": {"d2": 2.0, "d1": 1.0}, "q2": {"d3": 1.0}}
     lists = rerank.retrieve(own, run={"mine": given_run}, depth=10)
     assert lists.run() == rerank.as_run(given_run) and np.isfinite(lists.column("mine")).all()
