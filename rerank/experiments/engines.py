@@ -41,7 +41,11 @@ class Worker:
             pool = self._pool or self._start()
             if self._stopping:  # while the process started
                 return "stopped before it began"
-            return pool.submit(do_job, job).result()
+            try:
+                doing = pool.submit(do_job, job)
+            except BrokenProcessPool:  # it died after its last job
+                doing = self._start().submit(do_job, job)
+            return doing.result()
         except BrokenProcessPool:
             self._pool = None
             return f"its process died (out of memory?); see {self._log}"

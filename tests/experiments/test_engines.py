@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from rerank.commands.cli import main
+from rerank.experiments.engines import Worker
 from tests.builders import write_folds
 from tests.conftest import ROOT
 from tests.experiments.settings import write_experiment
@@ -72,6 +74,21 @@ def test_run_fails_if_its_process_is_killed_and_the_others_are_trained(here: Pat
     assert len(found(output)) == 3 + 2
     subprocess.run(command, stderr=subprocess.PIPE, check=True)
     assert len(found(output)) >= 4 + 2
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_workers")
+def test_worker_that_died_between_two_jobs_is_started_again(tmp_path: Path) -> None:
+    worker = Worker({}, tmp_path / "log")
+    job = {"folder": str(tmp_path / "trial"), "settings": {}, "fingerprint": ""}
+    said = worker.do(job)  # an error of the settings
+    assert said and "died" not in said
+    process = psutil.Process(worker._process)
+    process.kill()
+    process.wait()
+    time.sleep(1)  # until the pool has noticed
+    assert worker.do(job) == said
+    worker.end()
 
 
 @pytest.mark.slow
