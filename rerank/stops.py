@@ -95,6 +95,8 @@ def listening() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, before[number])
+        if ours:  # or other threads, which install no handlers, would stop at it later
+            _signals.asked = None
 
 
 @contextmanager
