@@ -37,6 +37,7 @@ class State:
     logged: int = 0  # bytes of metrics.jsonl
     limits: MemoryLimits = field(default_factory=MemoryLimits)
     start: dict[str, Measured] = field(default_factory=dict)  # the model before its first step, by split
+    precision: str = ""  # of the encoder, as it was resolved
 
     def add(self, done: StepResult) -> None:
         self.step += 1
@@ -88,8 +89,10 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
     accelerator.save_state(str(temporary))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():  # of a run that was stopped at this step before
+            folder.rename(folder.with_name(f".{folder.name}.old"))
         temporary.rename(folder)
+        shutil.rmtree(folder.with_name(f".{folder.name}.old"), ignore_errors=True)
         for old in sorted(folder.parent.glob("step-*"))[:-2]:  # the newest, and one to fall back on
             shutil.rmtree(old)
     accelerator.wait_for_everyone()

@@ -37,7 +37,7 @@ def make_accelerator(precision: Precision, folder: Path | None = None, trackers:
     try:
         if len(filter_trackers(list(trackers), str(folder))) < len(trackers):
             raise UserError(f"tracker: not all of {', '.join(trackers)} are installed")
-        return Accelerator(
+        accelerator = Accelerator(
             cpu=on_cpu(),
             mixed_precision="no" if precision == "fp32" else precision,
             log_with=list(trackers) or None,
@@ -51,6 +51,8 @@ def make_accelerator(precision: Precision, folder: Path | None = None, trackers:
         )
     except (ValueError, ImportError, RuntimeError) as error:
         raise UserError(f"accelerate: {one_line(error)}") from error
+    accelerator.gradient_accumulation_steps = 1  # or its backward would divide by an exported number of steps
+    return accelerator
 
 
 def sharding() -> FullyShardedDataParallelPlugin | None:

@@ -8,9 +8,9 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
-from importlib.metadata import version
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,9 +213,13 @@ def _describe(lists: Lists) -> str:
 
 def environment() -> dict[str, Any]:
     """Collect the command, and what may change rounding: packages and hardware."""
+    packages = {"rerank": rerank.__version__}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
     return {
         "command": sys.argv,
-        "packages": {"rerank": rerank.__version__} | {name: version(name) for name in PACKAGES if find_spec(name)},
+        "packages": packages,
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "processes": int(os.environ.get("WORLD_SIZE", "1")),

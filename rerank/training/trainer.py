@@ -74,6 +74,9 @@ class Trainer:
         if load_checkpoint(self.accelerator, self.folder.path):
             self._collect(state)
             log.info("resuming at step %d of %d", state.step, self.steps)
+            if state.precision not in ("", self.precision):
+                log.warning("the run began in %s, and goes on in %s", state.precision, self.precision)
+        state.precision = self.precision
         accumulator = self._accumulator(state)
         if self.main:
             self.folder.cut_metrics(state.logged)

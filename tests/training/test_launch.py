@@ -78,6 +78,13 @@ def test_accumulation_steps_raise_when_settings_differ(monkeypatch: pytest.Monke
         micro_batch_size(config(micro_batch_size=2), 1)
 
 
+def test_exported_accumulation_steps_do_not_divide_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    weight = torch.ones(1, requires_grad=True)
+    make_accelerator("fp32").backward((8 * weight).sum())
+    assert weight.grad is not None and weight.grad.item() == 8
+
+
 def test_unknown_trackers_raise(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^accelerate: Unsupported logging capability: nonsense"):
         make_accelerator("fp32", tmp_path, ["nonsense"])

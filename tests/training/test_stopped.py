@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
 from pathlib import Path
 
@@ -132,9 +133,21 @@ def test_second_signal_from_python_leaves_the_last_checkpoint(
     assert not newest(tmp_path / "run"), "none was written"
 
 
+def test_signal_does_not_stop_a_later_task_in_another_thread() -> None:
+    def asked_later() -> int | None:
+        with stops.finishing():
+            return stops.asked()
+
+    with pytest.raises(stops.Stopped), stops.finishing():
+        signal.raise_signal(signal.SIGINT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asked_later).result() is None
+
+
 def test_checkpoint_restores_every_number_of_the_progress(tmp_path: Path) -> None:
     accelerator, network = make_accelerator("fp32"), torch.nn.Linear(2, 1)
-    saved = State(*range(1, 9), limits=MemoryLimits(11, 12), start={"test": Measured({"AP": 0.5}, 9, 0.1, (0.0, 0.2))})
+    start = {"test": Measured({"AP": 0.5}, 9, 0.1, (0.0, 0.2))}
+    saved = State(*range(1, 9), limits=MemoryLimits(11, 12), start=start, precision="bf16")
     assert all(value != default for value, default in zip(astuple(saved), astuple(State()), strict=True))
     state = replace(saved)
     register_state(accelerator, network, state)
