@@ -138,8 +138,12 @@ def test_signal_does_not_stop_a_later_task_in_another_thread() -> None:
         with stops.finishing():
             return stops.asked()
 
-    with pytest.raises(stops.Stopped), stops.finishing():
-        signal.raise_signal(signal.SIGINT)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in parallel, it is ignored
+    try:
+        with pytest.raises(stops.Stopped), stops.finishing():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(asked_later).result() is None
 
