@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from rerank.commands.options import HELP, help_page
-from rerank.progress import is_main
 
 TRAIN_HELP = files("rerank.commands").joinpath("train.txt").read_text("utf-8").rstrip()
 
@@ -23,8 +22,7 @@ def train(argv: Sequence[str]) -> None:
     if len(words) < len(argv):
         from rerank.training.dry_run import dry_run
 
-        estimate = dry_run(config, output)
-        if is_main():
+        if estimate := dry_run(config, output):  # the main process has it
             print(estimate)
         return
     from rerank.training.fit import fit

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def test_worker_that_died_between_two_jobs_is_started_again(tmp_path: Path) -> N
     process = psutil.Process(worker._process)
     process.kill()
     process.wait()
-    time.sleep(1)  # until the pool has noticed
+    wait_for(lambda: worker._pool._broken, 60)  # which the pool notices a moment later
     assert worker.do(job) == said
     worker.end()
 
