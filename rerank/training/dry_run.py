@@ -69,11 +69,14 @@ def dry_run(config: TrainConfig, output: str) -> str:
     training, scoring = (
         timedelta(seconds=round(of)) for of in (config.epochs * run.per_epoch / trained, candidates / scored)
     )
+    speed = f"{trained:.3g} lists/s in training"
+    if few is not None:
+        speed += f", {scored:.3g} documents/s in scoring"
     return "\n".join(
         [
             f"{found}, {config.epochs * run.steps_per_epoch:,} steps over {config.epochs} epochs",
             f"scoring: {candidates:,} candidates in all validations and tests",
-            f"measured here: {trained:.3g} lists/s in training, {scored:.3g} documents/s in scoring",
+            f"measured here: {speed}",
             f"estimate: {training} of training, {scoring} of scoring, {training + scoring} (h:min:s) on this device",
         ]
     )
