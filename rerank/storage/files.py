@@ -183,6 +183,12 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
+def flush_folder(path: Path) -> None:
+    """Wait until all of a folder is on the disk, before it is renamed."""
+    for inside in [*path.rglob("*"), path]:
+        _flush(inside)
+
+
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """Yield a name beside a file's place to write to; it takes the place at the end, whole or not at all.
@@ -227,8 +233,7 @@ def atomic_folder(path: str | Path, replace: bool = False) -> Iterator[Path]:
     temporary.mkdir()
     try:
         yield temporary
-        for inside in [*temporary.rglob("*"), temporary]:
-            _flush(inside)
+        flush_folder(temporary)
         if replace and path.exists():
             shutil.rmtree(old, ignore_errors=True)
             os.rename(path, old)

@@ -12,6 +12,7 @@ import torch
 
 from rerank.errors import UserError
 from rerank.models.folder import copied
+from rerank.storage.files import flush_folder
 from rerank.training.accumulate import MemoryLimits, StepResult
 from rerank.training.results import Measured
 from rerank.training.run_folder import CHECKPOINTS
@@ -89,6 +90,7 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
     accelerator.save_state(str(temporary))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
+        flush_folder(temporary)
         if folder.exists():  # of a run that was stopped at this step before
             folder.rename(folder.with_name(f".{folder.name}.old"))
         temporary.rename(folder)
