@@ -92,7 +92,8 @@ def build_lists(
         rows = {id: LACKING for query in progress for id in pool.candidates(query.id, depth)[0]}
         grades = (relevant.get(query.id, {}) for query in queries)
         rows |= {id: LACKING for given in grades for id, grade in given.items() if grade > 0}
-        alike = {query.id: query.text for query in queries if query.id in rows}
+        own = {query for query, judged in qrels.items() if judged.get(query, 0) > 0}  # a document that is to be found
+        alike = {query.id: query.text for query in queries if query.id in rows and query.id not in own}
         rows |= {id: LACKING for query in alike for id in pool.candidates(query, depth + 1)[0]}
         reader = _Documents(collection, rows, alike, set(judged))
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, reader.batches(counts))

@@ -194,6 +194,8 @@ def _floats(given: pd.Series) -> tuple[Array, Array]:
     import pandas as pd
 
     missing = given.isna().to_numpy()
+    if given.dtype.kind in "mM":  # times, which pandas would count in nanoseconds
+        return np.full(len(given), np.nan), ~missing
     if given.dtype.kind == "O":
         lacking = given.map(lambda cell: isinstance(cell, str) and cell.strip().lower() in MISSING)
         missing = missing | lacking.to_numpy(bool)

@@ -77,7 +77,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def is_lists_folder(folder: Path) -> bool:
     """Return True for a folder of ranked lists, whole or damaged."""
     try:
-        return "counts" in json.loads((folder / MANIFEST).read_bytes())
+        return "counts" in json.loads((folder.expanduser() / MANIFEST).read_bytes())
     except (OSError, ValueError, TypeError, RecursionError):
         return False
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from rerank import evaluate
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
@@ -142,3 +143,4 @@ def test_paths_expand_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert ListsData("~/lists", validation_fraction=0).splits(1).train.store.folder == tmp_path / "lists"
     assert named_files(["teacher=~/x.trec"]) == {"teacher": str(tmp_path / "x.trec")}
     assert list(read_run("~/x.trec")) == ["q0"]
+    assert evaluate("~/lists", "bm25", "RR") == evaluate(tmp_path / "lists", "bm25", "RR")

@@ -211,6 +211,8 @@ def test_order_is_a_score_or_what_is_asked_for() -> None:
 
     assert order() == "acb" and order(order="bm25") == "bca"
     assert order(given=rows.assign(rank=[2, 3, 1])) == "cab", "ties in the order of ranks"
+    times = pd.to_datetime(["2020-01-01", "2021-01-01", None])
+    assert order(given=pd.concat([pd.DataFrame({"date": times}), rows], axis=1)) == "acb", "times are no scores"
     with pytest.raises(UserError, match=r"order: no column 'bm52' \(did you mean 'bm25'\?\)"):
         order(order="bm52")
     with pytest.raises(UserError, match="order: bm25 is missing in 1 rows"):

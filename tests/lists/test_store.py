@@ -122,15 +122,18 @@ def test_datasets_reads_the_arrow_files(tmp_path: Path) -> None:
 def test_build_lists_leaves_out_the_document_that_is_the_query(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Documents of the same id alone, as in Cranfield, are kept."""
+    """Documents of the same id alone, as in Cranfield, are kept, and so are those that are relevant."""
     documents = {"a": "a wing gives lift", "b": "wings lift", "c": "heat flows", "d": "drag"}
-    own = Texts(documents, {"a": "a wing  gives lift", "c": "jet"}, {"a": {"b": 1}, "c": {"d": 1}})
-    run = {query: [Scored(id, 9.0 - i) for i, id in enumerate("acbd")] for query in ("a", "c")}
+    queries = {"a": "a wing  gives lift", "c": "jet", "d": "drag"}
+    own = Texts(documents, queries, {"a": {"b": 1}, "c": {"d": 1}, "d": {"d": 1}})
+    run = {query: [Scored(id, 9.0 - i) for i, id in enumerate("acbd")] for query in queries}
+    run["d"].reverse()
     with caplog.at_level(logging.INFO, "rerank"):
         lists = build_lists(own, run, tmp_path / "lists", depth=2)
     assert "1 queries are documents, which are left out of their lists" in caplog.text
     assert {query: [s.id for s in ranked] for query, ranked in lists.run().items()} == {
         "a": ["c", "b"],
         "c": ["a", "c"],
+        "d": ["d", "b"],
     }
     assert read_run(tmp_path / "lists" / "run.trec").keys() == lists.run().keys()
