@@ -17,7 +17,7 @@ from rerank.lists.data import Splits
 from rerank.lists.view import Lists
 from rerank.losses.terms import columns_of
 from rerank.settings.arguments import check_arguments, fingerprint
-from rerank.settings.parser import merged
+from rerank.settings.parser import OURS, merged
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
 from rerank.training.run_folder import measured_hashes, resolve_data, resolve_settings
@@ -42,7 +42,8 @@ class ExperimentPlan:
 
     def trial(self, group: Group, point: Point) -> Trial:
         """Merge the settings of a trial."""
-        settings = merged(self.config.base, self.config.methods[group.method].set)
+        settings = merged({}, self.config.base)  # makes its dotted keys nested
+        settings = merged(settings, self.config.methods[group.method].set)
         settings = merged(settings, point)
         settings = merged(settings, {} if group.fold is None else {"data.fold": group.fold})
         settings |= {"seed": group.seed, "test": False}
@@ -70,10 +71,6 @@ class ExperimentPlan:
         """Name the folder of a group's trials."""
         fold = "all" if group.fold is None else f"fold-{file_name(str(group.fold))}"
         return self.trials / file_name(group.method) / fold / f"seed-{group.seed}"
-
-
-OURS = ("output", "seed", "test")
-"""Keys of a training that the experiment sets."""
 
 
 def check_config(config: ExperimentConfig, known: Collection[str]) -> None:

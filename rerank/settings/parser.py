@@ -22,16 +22,22 @@ Settings = dict[str, Any]
 NAMES = ("methods", "published")
 """Keys of an experiment below which dots are part of names (``R4.L``), or of keys that go into trials later."""
 
+OURS = ("output", "seed", "test")
+"""Keys of a training that an experiment sets."""
+
 
 def read_config(path: str | Path, extending: Sequence[Path] = ()) -> Settings:
     """Read a YAML file, merged over the file that its key ``extends`` names; dotted keys become nested.
 
-    Paths in ``extends`` are relative to the file. The key ``base`` of an experiment may extend a training file.
+    Paths in ``extends`` are relative to the file. The key ``base`` of an experiment may extend a training file, whose
+    output, seed and test it leaves out.
     """
     path = Path(path)
     content, files = _read_yaml(path), [*extending, path.resolve()]
     if isinstance(shared := content.get("base"), dict) and "extends" in shared:
-        content["base"] = _extended(shared, path, files)
+        own = {*shared}
+        settings = _extended(shared, path, files)
+        content["base"] = {key: value for key, value in settings.items() if key in own or key not in OURS}
     return _extended(content, path, files)
 
 

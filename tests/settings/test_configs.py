@@ -168,6 +168,12 @@ def test_read_config_fails_when_files_extend_each_other(tmp_path: Path) -> None:
         read_config(tmp_path / "a.yaml")
 
 
+def test_base_leaves_out_what_the_experiment_sets(tmp_path: Path) -> None:
+    write(tmp_path / "training.yaml", {"epochs": 7, "output": "runs/x", "seed": 3, "test": False})
+    found = read_config(write(tmp_path / "x.yaml", {"base": {"extends": "training.yaml", "seed": 4}}))
+    assert found["base"] == {"epochs": 7, "seed": 4}, "its own seed is refused later"
+
+
 @pytest.mark.parametrize("path", BY_HAND, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_configs_are_used_or_say_how_to_run_them(path: Path) -> None:
     text = path.read_text()
