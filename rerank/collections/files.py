@@ -12,8 +12,9 @@ from rerank.collections.tables import NAMES, json_object
 from rerank.errors import NotFoundError, UserError, nearest
 from rerank.storage.files import COMPRESSED, digest, file_state, read_lines, warn_once
 
-ID_KEYS = ("_id", "id", *NAMES["doc_id"], *NAMES["query_id"])
-HEADER_WORDS = {*ID_KEYS, *NAMES["text"], *NAMES["query"], "doc-id", "number", "title", "body"}
+DOCUMENT_KEYS = ("_id", "id", *NAMES["doc_id"])
+QUERY_KEYS = ("_id", "id", *NAMES["query_id"])
+HEADER_WORDS = {*DOCUMENT_KEYS, *QUERY_KEYS, *NAMES["text"], *NAMES["query"], "doc-id", "number", "title", "body"}
 
 
 class FilesFolder:
@@ -39,7 +40,7 @@ class FilesFolder:
             self.split = _only_file(self.folder / "qrels", rf"{re.escape(given.name)}\.tsv", hint)
 
     def documents(self) -> Iterator[Document]:
-        return (Document(id, document_text(record, where)) for where, id, record in _records(self.path))
+        return (Document(id, document_text(record, where)) for where, id, record in _records(self.path, DOCUMENT_KEYS))
 
     def queries(self) -> Iterator[Query]:
         file = _only_file(self.folder, r"queries(\.[\w-]+)*", "queries.tsv or queries.jsonl")
@@ -90,7 +91,7 @@ def read_queries_file(path: Path) -> Iterator[Query]:
     and a text a line.
     """
     first: dict[str, str] = {}
-    for where, id, record in _records(path):
+    for where, id, record in _records(path, QUERY_KEYS):
         if id in first:
             raise UserError(f"{where}: query id {id!r} again, first at {first[id]}; ids are unique")
         first[id] = where
@@ -99,8 +100,10 @@ def read_queries_file(path: Path) -> Iterator[Query]:
         raise UserError(f"{path}: no queries in this file; expected ids, tabs and texts, or JSON lines")
 
 
-def _records(path: Path) -> Iterator[tuple[str, str, Mapping[str, object]]]:
+def _records(path: Path, ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, object]]]:
     """Yield the place, id and fields of each line: JSON if the file is named ``.jsonl``, else an id, a tab and a text.
+
+    ``ids`` are the keys of a JSON line that may hold its id, most usual first.
 
     Raises:
         UserError: a line of another form, or without an id; it is named.
@@ -109,7 +112,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, Mapping[str, object]]]:
     for number, line in read_lines(path):
         where = f"{path}:{number}"
         record = json_object(line, where, '{"_id": "7", "text": "…"}') if is_json else _tab_record(line, where)
-        key = next((key for key in ID_KEYS if key in record), None)
+        key = next((key for key in ids if key in record), None)
         if key is None:
             raise UserError(f"{where}: no id among the keys {', '.join(record) or '(none)'}; expected one named '_id'")
         yield where, checked_id(record[key], where), record

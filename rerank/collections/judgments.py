@@ -13,7 +13,7 @@ from rerank.errors import UserError
 from rerank.progress import log
 from rerank.storage.files import read_lines
 
-WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+WHOLE = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 HIGHEST = 2**15 - 1
 BEIR_HEADER = ["query-id", "corpus-id", "score"]
 FIELDS = {field: NAMES[field] for field in ("query_id", "doc_id")} | {"grade": (*NAMES["grade"], *NAMES["score"])}
@@ -24,19 +24,20 @@ SHARE = 10
 
 
 def grade_of(value: Any, where: str) -> int:
-    """Convert a grade to a whole number of 16 bits (``1_0`` is 10 to Python, but not a grade).
+    """Convert a grade to a whole number of 16 bits (``1.0`` is 1, ``1_0`` is none).
 
-    >>> grade_of("-1", "qrels:7")
-    -1
+    >>> grade_of("-1", "qrels:7"), grade_of("2.0", "qrels:8")
+    (-1, 2)
     """
+    text = WHOLE.fullmatch(value) if isinstance(value, str) else None
+    number = int(text[1]) if text else value
     try:
-        grade = int(value) if not isinstance(value, str) or WHOLE.fullmatch(value) else None
-        right = grade is not None and (isinstance(value, str) or bool(grade == value)) and abs(grade) <= HIGHEST
+        right = not isinstance(number, str) and bool(int(number) == number) and abs(int(number)) <= HIGHEST
     except (TypeError, ValueError, OverflowError):
         right = False
     if not right:
         raise UserError(f"{where}: grade {value!r:.60}; expected a whole number up to {HIGHEST}")
-    return int(value)
+    return int(number)
 
 
 def read_qrels_file(path: Path) -> Qrels:

@@ -278,5 +278,5 @@ def _unknown_shape(there: Sequence[str], name: str) -> UserError:
     first, second = sorted(SHAPES, key=likeness, reverse=True)[:2]
     return UserError(
         f"{name}: columns {', '.join(map(repr, there))} are of no known shape; the nearest are '{first}' and "
-        f"'{second}'; name unusual columns with columns={{'text': …}}"
+        f"'{second}'; rename unusual columns, or name them with columns={{'text': …}}"
     )

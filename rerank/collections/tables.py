@@ -195,6 +195,6 @@ def named_columns(
     there = list(frame.columns)
     found = find_columns(there, fields, columns, name)
     if lacking := next((field for field in fields if field not in found and field not in optional), None):
-        advice = f"name it with columns={{{lacking!r}: …}}"
+        advice = f"rename it, or name it with columns={{{lacking!r}: …}}"
         raise UserError(f"{name}: has no column {fields[lacking][0]}; there are {', '.join(there)}; {advice}")
     return {field: frame[column].tolist() for field, column in found.items()}

@@ -291,7 +291,8 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
         tag: the run's name, its last column.
 
     Raises:
-        UserError: an id or tag with white space, which the format cannot express, or a compressed file's name.
+        UserError: an id or tag that the format cannot express (white space, a query's ``#``), or a compressed file's
+            name.
         ValueError: a score that is not a number, or a document twice in a list.
     """
     check_run_file(path)
@@ -303,6 +304,8 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
             if " ".join(words).split() != words:
                 odd = next(word for word in words if word.split() != [word])
                 raise UserError(f"{path}: {odd!r} is empty or holds white space, which a run file cannot express")
+            if query.startswith("#"):
+                raise UserError(f"{path}: query {query!r} would be a comment in a run file; call it otherwise")
             if len(set(ids)) < len(ids):
                 raise ValueError(f"query {query!r} has a document twice")
             # Nine digits determine a float32, by way of a double too: they err by less than 5e-9 of the value,

@@ -70,7 +70,7 @@ def test_beir_refuses_missing_folders_and_splits(beir: Path, tmp_path: Path) -> 
 def test_files_are_read_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, end: str, compressed: str) -> None:
     files = {
         "docs.tsv": ["1\tcafé", "2\t"],
-        "queries.jsonl": ['{"id": 7, "query": "coffee"}', '{"id": 8, "text": "tea"}'],
+        "queries.jsonl": ['{"query_id": 7, "query": "coffee", "doc_id": 1}', '{"id": 8, "text": "tea"}'],
         "qrels": ["7 0 1 -1", "7 0 2 3"],
     }
     for name, lines in files.items():

@@ -25,7 +25,7 @@ def test_trec_qrels_read_as_ir_measures_reads_them(tmp_path_factory: pytest.Temp
 
 def test_beir_tsv_is_known_by_its_header(tmp_path: Path) -> None:
     path = tmp_path / "test.tsv.gz"
-    path.write_bytes(gzip.compress(b"query-id\tcorpus-id\tscore\r\n1\td1\t2\r\n1\td2\t0\r\n"))
+    path.write_bytes(gzip.compress(b"query-id\tcorpus-id\tscore\r\n1\td1\t2.0\r\n1\td2\t0\r\n"))
     assert read_qrels(path) == read_qrels(str(path)) == {"1": {"d1": 2, "d2": 0}}
 
 
@@ -61,7 +61,7 @@ def test_tables_are_read_as_judgments(tmp_path: Path, name: str) -> None:
         ("\n", "qrels: no judgments in this file"),
         *(
             (f"1 0 d {grade}\n", r"qrels:1: grade")
-            for grade in ("1_0", "１", "1.0", "one", "32768", "-32768", str(2**63), "9" * 5000)
+            for grade in ("1_0", "１", "1.5", "one", "32768", "-32768", str(2**63), "9" * 5000)
         ),
     ],
 )

@@ -47,6 +47,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     # columns
     "id is None": (lambda f: lists(doc_id=["a", NONE, "b"]), r"row 1: no doc_id"),
     "id with a space": (lambda f: lists(doc_id=["a", "New York", "b"]), r"'New York' holds white space"),
+    "id of a comment": (lambda f: lists(query_id=["#1", "q1", "q2"]), r"the id '#1' begins with #"),
     "document twice": (
         lambda f: lists(query_id=[7, "7", 7], doc_id=[1, "1", 2], query=..., text=...),
         r"row 1: document '1' a second time for query '7'",
