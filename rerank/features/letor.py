@@ -56,10 +56,10 @@ none; features, a sparse float32 matrix; number of values beyond float32 (Istell
 class LetorData(Data):
     r"""Feature files: a folder of folds, a folder with one split, or files by name.
 
-    Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), with the hash
-    of their content as the key. Missing features are 0, and so are values beyond float32 (Istella's 1.797e308). All
-    candidates of a query are in its list, in the order of the file; validation and test lists carry their labels as
-    judgments.
+    Files are parsed once, into lists folders under the cache (``$RERANK_HOME`` or ``~/.cache/rerank``), and again when
+    their path, size or modification time changes. Missing features are 0, and so are values beyond float32 (Istella's
+    1.797e308). All candidates of a query are in its list, in the order of the file; validation and test lists carry
+    their labels as judgments.
 
     >>> from tempfile import mkdtemp
     >>> folder = Path(mkdtemp())

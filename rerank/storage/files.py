@@ -98,9 +98,9 @@ def digest(*parts: str | bytes | Path) -> str:
 
 
 def file_state(path: Path) -> str:
-    """Return a digest of a file's name, size and modification time, which changes with the file."""
+    """Return a digest of a file's path, size and modification time, which changes with the file."""
     state = path.stat()
-    return digest(f"{path.name} {state.st_size} {state.st_mtime_ns}")
+    return digest(f"{path.resolve()} {state.st_size} {state.st_mtime_ns}")
 
 
 def cache_folder() -> Path:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,9 @@ def test_letor_lists_parse_a_file_again_when_it_changes(tmp_path: Path) -> None:
     assert (first.store.folder / "documents.arrow").stat() == made
     write(file, "1 qid:1 1:2\n")  # of the same size
     assert columns(letor_lists(file)).tolist() == [[2]]
+    other = write(tmp_path / "other" / "train.txt", "1 qid:1 1:3\n")
+    os.utime(other, ns=(file.stat().st_atime_ns, file.stat().st_mtime_ns))
+    assert columns(letor_lists(other)).tolist() == [[3]], "of the same name, size and time"
 
 
 def test_open_lists_adds_features_of_the_model_that_a_file_lacks(tmp_path: Path) -> None:
