@@ -44,6 +44,8 @@ def evaluate(
         for run in [*asked["runs"], asked["baseline"] or ""]:
             file = run if os.path.exists(run) else run.partition("=")[2] or run
             check_apart(path, qrels=asked["qrels"], runs=file)
+        for trained in asked["trained_on"] or []:
+            check_apart(path, **{"trained-on": trained})
     comparison = score_runs(**asked)
     assert not isinstance(comparison, float)  # of files in a list
     for path, write in outputs:

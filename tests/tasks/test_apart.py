@@ -36,6 +36,7 @@ EVALUATE = ["evaluate", "--qrels", "qrels", "--runs", "x.trec"]
         ([*RERANK, "run/best/rerank.json"], "--model"),
         ([*RERANK, "letor/train.txt"], "--lists"),
         ([*EVALUATE, "--json", "qrels"], "--qrels"),
+        ([*EVALUATE, "--trained-on", "lists/own.trec", "--json", "lists/own.trec"], "--trained-on"),
         ([*EVALUATE, "--baseline", "lists/own.trec", "--json", "lists/own.trec"], "--runs"),
         ([*EVALUATE, "--json", "a.csv", "--per-query", "a.csv"], "given for two outputs"),
         ([*EVALUATE, "--json", "a.csv", "--per-query", "./a.csv"], "given for two outputs"),
