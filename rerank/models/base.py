@@ -13,7 +13,7 @@ import numpy as np
 
 from rerank.errors import UserError, one_line
 from rerank.kernels.packing import pack
-from rerank.models.folder import CONTRACT
+from rerank.models.folder import CALIBRATION, CONTRACT
 from rerank.settings.arguments import Count, Described, check_value
 from rerank.storage.arrow import Array
 from rerank.storage.files import write_json
@@ -107,7 +107,8 @@ class Model(Described, ABC):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.write(folder)
-        write_json(folder / CONTRACT, {**self.contract(), **self.remembered})
+        calibration = {CALIBRATION: vars(self.calibration)} if self.calibration else {}
+        write_json(folder / CONTRACT, {**self.contract(), **self.remembered, **calibration})
 
     @abstractmethod
     def write(self, folder: Path) -> None:
@@ -165,6 +166,8 @@ class Model(Described, ABC):
         check_value("top_k", top_k, Count | None)
         if not isinstance(documents, Sequence) or isinstance(documents, str):
             raise UserError(f"rank: expected documents, a list of texts, not {reprlib.repr(documents)}")
+        if wrong := [text for text in (query, *documents) if not isinstance(text, str)]:
+            raise UserError(f"rank: expected texts, not {reprlib.repr(wrong[0])} ({type(wrong[0]).__name__})")
         scores = self.scores_of(query, documents, columns, instruction)
         order = np.argsort(-scores, kind="stable")[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": int(i), "score": float(scores[i])} for i in order]

@@ -30,13 +30,24 @@ FILES_OF_MODEL = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
     *("model.txt", "model.json"),
     *("modules.json", "chat_template.jinja", "*_*/config.json", "*_*/model.safetensors"),
+    *("config_sentence_transformers.json", "sentence_bert_config.json"),
 )
-"""Weights, configuration and tokenizer; trees; sentence-transformers' modules."""
+"""Weights, configuration and tokenizer; trees; sentence-transformers' modules, prompts and lengths."""
 
 
 def read_contract(folder: Path) -> dict[str, Any]:
     """Read ``rerank.json`` of a model of ours; empty for other models."""
     return read_json(folder / CONTRACT, optional=True)
+
+
+def contract_of(model: str | Path) -> dict[str, Any]:
+    """Read ``rerank.json`` of a model by its folder or its name on the hub; empty for other models."""
+    return read_contract(Path(model) if Path(model).is_dir() else find_model(str(model)))
+
+
+def remembered(contract: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the entries of ``rerank.json`` about a model's training lists."""
+    return {key: contract[key] for key in (TRAINED_ON,) if key in contract}
 
 
 def add_to_contract(folder: Path, values: dict[str, Any]) -> None:

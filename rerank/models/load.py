@@ -22,14 +22,7 @@ from rerank.errors import UserError
 from rerank.evaluation.calibration import Calibration
 from rerank.lists.view import Lists
 from rerank.models.base import Model, check_added, check_column, check_lists, given_column
-from rerank.models.folder import (
-    CALIBRATION,
-    CONTRACT,
-    FUSION,
-    INTERPOLATION,
-    TRAINED_ON,
-    read_contract,
-)
+from rerank.models.folder import CALIBRATION, CONTRACT, FUSION, INTERPOLATION, contract_of
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.settings.arguments import NotNegative
 from rerank.storage.arrow import Array
@@ -234,7 +227,7 @@ def load_model(folder: str | Path, interpolate: bool = True, instruction: str | 
     Raises:
         UserError: no such model, one that is damaged or of an unknown class, or an instruction without a place.
     """
-    contract = read_contract(Path(folder))
+    contract = contract_of(folder)
     interpolates = interpolate and INTERPOLATION in contract
     if interpolates:
         fusion = contract.get("class") == FUSION and not instruction
@@ -266,5 +259,4 @@ def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | N
     model: Model = getattr(import_module(MODELS[name]), name).load(Path(folder), **options)
     if instruction and getattr(model, "prompt", None) is None:
         raise UserError(f"instruction: {folder} has no place for one, since it reads no template; leave it out")
-    model.remembered = {key: contract[key] for key in (TRAINED_ON,) if key in contract}
     return model

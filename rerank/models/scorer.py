@@ -212,6 +212,7 @@ class Scorer(Model, nn.Module):
         """
         check_lists(lists)
         check_value("budget", budget, Count | None)
+        check_value("precision", precision, Precision)
         self.check_trained()
         with SCORING_LOCK:
             return score_whole(self, lists, budget=budget, precision=precision)

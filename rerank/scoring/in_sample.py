@@ -9,7 +9,8 @@ import numpy as np
 
 from rerank.errors import UserError
 from rerank.lists.view import Lists
-from rerank.models.folder import TRAINED_ON, read_contract
+from rerank.models.base import Model
+from rerank.models.folder import TRAINED_ON, contract_of
 from rerank.storage.arrow import Array
 
 
@@ -24,14 +25,15 @@ def remember(lists: Lists, initial: str | Path | None = None) -> dict[str, str]:
 
     Hashes are hexadecimal, so the entries of several models can be concatenated.
     """
-    earlier = "" if initial is None else read_contract(Path(initial)).get(TRAINED_ON, "")
+    earlier = "" if initial is None else contract_of(initial).get(TRAINED_ON, "")
     hashes = [query_hashes(lists), np.frombuffer(bytes.fromhex(earlier), "<u8")]
     return {TRAINED_ON: np.unique(np.concatenate(hashes)).tobytes().hex()}
 
 
-def shared_queries(lists: Lists, model: str | Path) -> list[str]:
+def shared_queries(lists: Lists, model: str | Path | Model) -> list[str]:
     """List the ids of queries that a model was trained on; none if the model does not record them."""
-    known = np.frombuffer(bytes.fromhex(read_contract(Path(model)).get(TRAINED_ON, "")), "<u8")
+    recorded = model.remembered if isinstance(model, Model) else contract_of(model)
+    known = np.frombuffer(bytes.fromhex(recorded.get(TRAINED_ON, "")), "<u8")
     shared = np.isin(query_hashes(lists), known)
     return [id for id, both in zip(lists.query_ids, shared.tolist(), strict=True) if both]
 

@@ -75,7 +75,7 @@ def rerank_lists(
     columns = () if isinstance(model, Model) else read_contract(Path(model)).get("columns", ())
     opened: Lists = lists if isinstance(lists, Lists) else open_lists(lists, columns)
     chosen = opened.to_rerank(depth)
-    trained_on = [] if isinstance(model, Model) else shared_queries(chosen, model)
+    trained_on = shared_queries(chosen, model)
     state = join()
     with together():
         scorer = model if isinstance(model, Model) else load_model(model, not no_interpolation, instruction)

@@ -100,6 +100,7 @@ class Trainer:
         """Prepare the model and its inputs, join the other processes, and create the run folder."""
         config, train = self.config, self.splits.train
         self.model.prepare(train, config.seed)
+        self.model.calibration = None  # of scores that training changes
         if self.model.uses_batch_norm:
             if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                 raise UserError("model: batch norm is over a whole batch, so one process trains; start one")

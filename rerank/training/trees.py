@@ -55,6 +55,7 @@ class TreeTrainer:
     def run(self) -> Results:
         train, validation = self.splits.train, self.splits.validation
         self.model.prepare(train)
+        self.model.calibration = None  # of scores that training changes
         for lists in self.measurer.lists.values():
             self.model.check(lists)
         self.folder.open()

@@ -147,12 +147,26 @@ def test_rank_passes_first_stage_columns_to_the_model(text_model: Path) -> None:
     assert [one["text"] for one in ranked] == ["abc"[one["corpus_id"]] for one in ranked]
 
 
+def test_ranker_loads_from_the_hub_as_from_its_folder(
+    text_model: Path, tmp_path: Path, lists: Lists, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = tmp_path / "models--me--ranker"
+    ranker = Interpolated(rerank.load(text_model), {"bm25": 0.5}, 0.5)
+    ranker.save(cached / "snapshots" / "1234")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("1234")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert (rerank.load("me/ranker").predict(lists) == ranker.predict(lists)).all()
+
+
 BAD: dict[str, tuple[Callable[[Any], object], str]] = {
     "no columns": (lambda fusion: Interpolated(None, {}), "interpolation: all weights are 0"),
     "not a number": (lambda fusion: Interpolated(None, {"bm25": float("nan")}), "bm25: .*not nan"),
     "a text without model": (lambda fusion: Interpolated(None, {"bm25": 1}, 1), "text: .*there is none"),
     "a fusion alone": (lambda fusion: rerank.load(fusion, interpolate=False), "columns without a model"),
     "texts": (lambda fusion: rerank.load(fusion).predict([("a", "b")]), "expected lists, not .* or use rank"),
+    "no text": (lambda fusion: rerank.load(fusion).rank("a", [None]), "expected texts, not None"),
     "no column": (lambda fusion: rerank.load(fusion).rank("a", ["b"]), "interpolates with column bm25"),
 }
 

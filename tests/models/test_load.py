@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification
 from rerank.errors import UserError
 from rerank.features.normalise import Normaliser, QueryZScore, find_normaliser
 from rerank.lists import Lists
-from rerank.models.folder import read_contract
+from rerank.models.folder import hash_model, read_contract
 from rerank.models.load import load_model
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.storage.files import write_json
@@ -37,6 +37,14 @@ def test_load_names_a_damaged_contract(saved: Path) -> None:
     (saved / "rerank.json").write_text("{")
     with pytest.raises(UserError, match=r"rerank\.json: cannot be read"):
         load_model(saved)
+
+
+def test_hash_depends_on_prompts_and_lengths(saved: Path) -> None:
+    hashes = [hash_model(saved)]
+    for file in ("config_sentence_transformers.json", "sentence_bert_config.json"):
+        write_json(saved / file, {"max_seq_length": 16})
+        hashes.append(hash_model(saved))
+    assert len({*hashes}) == 3
 
 
 def test_load_refuses_classes_of_others(saved: Path, tiny_model: Path) -> None:

@@ -78,6 +78,7 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "an unknown setting": (lambda t: t.train(batchsize=4), r"no setting 'batchsize' \(did you mean 'batch_size'"),
     "a rate": (lambda t: t.train(lr=0.1), r"'lr'.* optimization=rerank\.Optimization\(encoder_lr=…\)"),
     "features without lists": (lambda t: t.network.predict([[0.5, 1.0]]), r"expected lists, not \[\[0\.5, 1\.0\]\]"),
+    "a precision": (lambda t: t.model.predict(t.lists, precision="half"), "precision: expected 'auto'"),
     "one text for pairs": (lambda t: t.model.predict("a wing"), r"expected \(query, document\) pairs"),
     "no documents": (lambda t: t.model.rank("a", None), r"rank: expected documents, a list of texts, not None"),
     "scores in words": (lambda t: t.evaluate(["a"] * 24), r"x: expected numbers, or the name of a column"),

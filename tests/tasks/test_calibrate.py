@@ -57,6 +57,8 @@ def test_calibrate_changes_probabilities_only(mixed: bool, best: Path, lists: Li
     expected = 1 / (1 + np.exp(-(calibration.a * scores.astype(float) + calibration.b)))
     assert model.probabilities(lists) == pytest.approx(expected, abs=1e-12)
     assert calibration.n == lists.size
+    model.save(tmp_path / "copy")
+    assert read_contract(tmp_path / "copy") == read_contract(new)
     if mixed:  # fitted to the interpolated scores
         with pytest.raises(UserError, match="not calibrated"):
             load_model(new, interpolate=False).probabilities(lists)

@@ -20,7 +20,7 @@ from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
 from rerank.models.base import FRESH_SEED, Inputs, drawn_from
 from rerank.models.card import make_card
-from rerank.models.folder import CARD, CONTRACT, align, find_model, read_contract
+from rerank.models.folder import CARD, CONTRACT, align, find_model, read_contract, remembered
 from rerank.models.scorer import SCORING_LOCK, Scorer, score_candidates
 from rerank.models.text.modules import ModularNetwork, default_prompt, modules_of
 from rerank.models.text.network import (
@@ -117,6 +117,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         super().__init__()
         self.folder = find_model(name)
         self._saved = saved = read_contract(self.folder)
+        self.remembered = remembered(saved)
         self.name: str = saved.get("name", name)
         self.long: Long = long or saved.get("long", "truncate")
         self.residual = Residual.of(residual_columns, residual_weight, saved)
@@ -351,6 +352,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         **options: Any,
     ) -> Array:
         check_value("budget", options.get("budget"), Count | None)
+        check_value("precision", options.get("precision", "auto"), Precision)
         self.check_trained()
         with SCORING_LOCK:
             inputs, rows = self.pair_inputs(queries, documents, instruction, first_stage), np.arange(len(queries))

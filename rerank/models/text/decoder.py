@@ -234,6 +234,8 @@ class Decoder(CrossEncoder):
         self.lora, self.prompt = lora, None
         self._source, self._instruction = name, instruction
         super().__init__(name, cast(Any, head), query_length, document_length, dropout, "truncate")
+        if instruction and self.prompt is None:
+            self._template_with(instruction)  # which says that there is no place for one
 
     prompt: Prompt | None
 

@@ -21,7 +21,7 @@ from rerank.kernels.packing import pack
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model, drawn_from
-from rerank.models.folder import WEIGHTS, read_contract
+from rerank.models.folder import WEIGHTS, read_contract, remembered
 from rerank.models.scorer import Scorer
 from rerank.settings.arguments import class_name
 from rerank.storage.arrow import Array, blocks, ranges
@@ -192,7 +192,7 @@ class FeatureNetwork(VectorModel, Scorer):
             normaliser.load_state(entry["state"])
             normalisers.append(normaliser)
         model = cls(**contract["settings"] | {"normalise": normalisers or None, "columns": contract["columns"]})
-        model.names = contract["columns"]
+        model.names, model.remembered = contract["columns"], remembered(contract)
         model.build(len(model.names))
         load_model(model, folder / WEIGHTS)
         return model

@@ -13,7 +13,7 @@ import numpy as np
 from rerank.errors import UserError, needed
 from rerank.lists.view import Lists
 from rerank.models.base import check_added, check_lists
-from rerank.models.folder import read_contract
+from rerank.models.folder import read_contract, remembered
 from rerank.models.vectors.base import VectorModel, columns_of, vectors
 from rerank.settings.arguments import Count, CountOrZero, NotNegative, Positive, Several
 from rerank.storage.arrow import Array
@@ -27,6 +27,16 @@ Gain = Literal["log2", "exp-log2"]
 
 LONGEST = 10_000
 """Documents of a list that LightGBM's lambdarank takes."""
+
+OF_LIGHTGBM = {
+    *("objective", "metric", "label_gain", "num_iterations", "num_threads"),
+    *("seed", "deterministic", "force_row_wise", "verbosity"),
+}
+OF_XGBOOST = {
+    *("objective", "base_score", "tree_method", "nthread", "n_jobs", "seed", "random_state", "verbosity"),
+    *("eta", "eval_metric", "disable_default_eval_metric"),
+}
+"""Parameters that we set, or, like ``eta``, other names of arguments."""
 
 
 class Trees(VectorModel):
@@ -47,6 +57,8 @@ class Trees(VectorModel):
         self.trees: int = self.settings["trees"]
         self.booster: Any = None
         self.module: Any = needed(f"model: {type(self).__name__}", self.package, "ltr")
+        if taken := sorted({*(self.settings["params"] or {})} & self.taken()):
+            raise UserError(f"model.params: {taken[0]} is an argument of the model, or fixed; leave it out")
 
     def prepare(self, train: Lists) -> None:
         self.names = columns_of(train, self.columns)
@@ -55,6 +67,10 @@ class Trees(VectorModel):
     @abstractmethod
     def begin(self, train: Lists, validation: Lists | None, seed: int, gain: Gain, own: bool) -> None:
         """Bin the features and start without a tree; ``own`` if the loss is one of ours."""
+
+    @abstractmethod
+    def taken(self) -> set[str]:
+        """Return the library's parameters, by all their names, that arguments or :meth:`begin` set."""
 
     @abstractmethod
     def grow(self, objective: Objective | None) -> bool:
@@ -102,7 +118,7 @@ class Trees(VectorModel):
     def load(cls, folder: Path) -> Self:
         contract = read_contract(folder)
         model = cls(**contract["settings"] | {"columns": contract["columns"]})
-        model.names = contract["columns"]
+        model.names, model.remembered = contract["columns"], remembered(contract)
         model._read(folder / cls.file)
         return model
 
@@ -201,6 +217,10 @@ class LightGBM(Trees):
         if validation is not None:
             self.booster.add_valid(self._data(validation, params, data), "validation")
 
+    def taken(self) -> set[str]:
+        names: set[str] = self.module.basic._ConfigAliases.get(*self.settings, *OF_LIGHTGBM)
+        return names
+
     def _data(self, lists: Lists, params: dict[str, Any], reference: Any = None) -> Any:
         options = {"reference": reference, "group": lists.lengths, "params": params}
         return self.module.Dataset(vectors(lists, self.names), lists.grades, **options).construct()
@@ -292,6 +312,9 @@ class XGBoost(Trees):
         if validation is not None:
             self._sets["validation"] = self._data(validation, data)
         self.booster = self.module.Booster(params, list(self._sets.values()))
+
+    def taken(self) -> set[str]:
+        return {*self.settings, *OF_XGBOOST}
 
     def _data(self, lists: Lists, reference: Any = None) -> Any:
         return self.module.QuantileDMatrix(

@@ -65,6 +65,12 @@ def test_trees_depend_on_the_seed_but_not_on_threads(kind: type[Trees], lists: L
     assert (same != other).any()
 
 
+def test_params_that_would_have_no_effect_are_refused() -> None:
+    for kind, name in ((LightGBM, "objective"), (LightGBM, "shrinkage_rate"), (XGBoost, "seed"), (XGBoost, "eta")):
+        with pytest.raises(UserError, match=rf"model\.params: {name} is"):
+            kind(params={name: 1})
+
+
 def test_begin_uses_the_monitors_gain(lists: Lists) -> None:
     """y and 2^y - 1 are the same for grades 0 and 1, and not beyond."""
     frame = lists.to_dataframe()
