@@ -28,6 +28,7 @@ from rerank.models.load import Interpolated, load_model
 from rerank.models.text.cosines import Embedder
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder
+from rerank.models.text.modules import embeds
 from rerank.progress import heard, log
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.scoring.in_sample import shared_queries
@@ -108,8 +109,13 @@ def select(
     """Compare the candidates and save the best; see :func:`rerank.auto`."""
     if folder.is_dir() and not (folder / "lists").is_dir() and any(folder.glob("[!.]*")):
         raise UserError(f"output: {folder} exists and has no model selection in it; name another folder")
+    called = [run_name(name) for name in models]
+    if twice := next((name for name in called if called.count(name) > 1), None):
+        raise UserError(f"models: two are called {twice} in the table; give copies in folders of other names")
     untrainable = {name for name in models if Decoder.knows(name)}
-    trained_heads = {name for name in models if name in untrainable or not CrossEncoder(name).missing}
+    encoders = {name for name in models if name not in untrainable}
+    trained_heads = {name for name in encoders if not CrossEncoder(name).missing}
+    trained_heads |= {name for name in untrainable if not embeds(find_model(name))}
     trains = epochs != 0 and not untrainable.issuperset(models)
     lists, notes = _splits({name: _judged(name, one) for name, one in given.items()}, trains, seed)
     _check(lists, models)
@@ -283,7 +289,7 @@ class Comparison:
         for split in self.splits.values():
             add_model(split.folder, model, name, interpolate=False)
         placed(ranker, "auto")
-        self.milliseconds[name] = self._timed(ranker.scores_of)
+        self.milliseconds[name] = self._timed(ranker.scores_of, ranker.given)
         return name
 
     def _fine_tuned(self, model: str, has_head: bool, epochs: int) -> str:
@@ -304,16 +310,20 @@ class Comparison:
         )
         return str(run.folder / "best")
 
-    def _timed(self, score: Callable[[str, list[str]], Any]) -> float:
-        """Measure the median milliseconds to score one query with its candidates, after a warm-up."""
+    def _timed(self, score: Callable[..., Any], reads: Sequence[str] = ()) -> float:
+        """Measure the median milliseconds to score one query with its candidates, after a warm-up.
+
+        ``reads`` are the columns whose values it is given.
+        """
         lists, spent = self.validation.lists, []
         texts = lists.store.documents.column("text")
         picked = np.linspace(0, len(lists) - 1, TIMED).astype(int).tolist()
         for number in [picked[0], *picked]:
             one = lists.select([number])
             documents = taken(texts, one.documents).to_pylist()
+            columns = [{name: one.column(name) for name in reads}] if reads else []
             begun = time.perf_counter()
-            score(one.query_texts[0], documents)
+            score(one.query_texts[0], documents, *columns)
             spent.append(1000 * (time.perf_counter() - begun))
         return float(np.median(spent[1:]))
 

@@ -154,7 +154,8 @@ def test_model_is_chosen_only_if_significantly_better(
 
 
 def test_rerankers_are_compared_without_training(splits: dict[str, str], reranker: str, tmp_path: Path) -> None:
-    other = shutil.copytree(reranker, tmp_path / "y")
+    other = tmp_path / "y"
+    rerank.CrossEncoder(reranker, residual_columns="bm25").save(other)
     found = rerank.auto(splits["train"], models=[reranker, str(other)], epochs=0, output=tmp_path / "auto")
     assert list(found.table["candidate"])[-4:] == ["x", "x + fusion", "y", "y + fusion"]
     assert found.table["test"].isna().all() and any("optimistic" in note for note in found.notes)
@@ -210,6 +211,7 @@ def test_errors_are_raised_before_any_work(splits: dict[str, str], full: Selecti
         (splits | {"test": str(lacking)}, "test: .* has no column good"),
         ({"train": splits["train"], "models": trained, "epochs": 0}, "was trained on .* of the validation queries"),
         (splits | {"models": "no/such/model"}, "no/such/model"),
+        (splits | {"models": ["a/x/best", "b/x"]}, "models: two are called x"),
         (splits | {"epochs": -1}, "epochs: must be at least 0"),
     ]
     for options, message in cases:

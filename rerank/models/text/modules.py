@@ -53,6 +53,12 @@ def modules_of(folder: Path) -> list[dict[str, Any]]:
     return behind
 
 
+def embeds(folder: Path) -> bool:
+    """Tell sentence-transformers' embedding models, which pool, from rerankers."""
+    listed = json.loads((folder / LAYOUT).read_bytes()) if (folder / LAYOUT).is_file() else []
+    return any(entry["type"].endswith("Pooling") for entry in listed) and not modules_of(folder)
+
+
 def load_modules(folder: Path, entries: Sequence[dict[str, Any]], dropout: float | None) -> list[nn.Module]:
     """Load the modules behind the Transformer; ``dropout`` replaces their rates."""
     from sentence_transformers.sentence_transformer.modules import Dropout

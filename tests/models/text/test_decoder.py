@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer, models
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
@@ -23,6 +24,7 @@ from rerank.lists import Lists
 from rerank.lists.tokens import Side, encode
 from rerank.models.load import load_model
 from rerank.models.text.decoder import Decoder, LoRA, Prompt
+from rerank.models.text.modules import embeds
 from tests.builders import PROMPT, make_decoder, with_positions
 from tests.close import check_close, check_gradients, gradients_of
 from tests.models.text.texts import PAIRS, draw_trained
@@ -187,6 +189,13 @@ def test_decoder_refuses_bad_arguments(qwen: Path, tmp_path: Path, tiny_model: P
     short = with_positions(Path(shutil.copytree(qwen, tmp_path / "short")), 64)
     refused("do not fit .* 63 positions", short)
     refused("query_length 2000 and model.document_length .* do not fit", query_length=2000)
+
+
+def test_embedding_models_are_told_from_rerankers(qwen: Path, tmp_path: Path) -> None:
+    reads = models.Transformer(str(qwen))
+    pools = models.Pooling(reads.get_word_embedding_dimension(), "lasttoken")
+    SentenceTransformer(modules=[reads, pools]).save(str(tmp_path / "embeds"))
+    assert embeds(tmp_path / "embeds") and not embeds(qwen)
 
 
 def test_adapter_without_its_base_is_refused(qwen: Path, tmp_path: Path) -> None:
