@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import reprlib
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -115,7 +116,7 @@ class Body:
 
     def __init__(self, content: bytes) -> None:
         try:
-            fields = json.loads(content, parse_constant=_refuse_constant)
+            fields = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise UserError(f"body: not JSON ({str(error)[:200]}); send an object with query and documents") from error
         if not isinstance(fields, dict):
@@ -164,5 +165,9 @@ class Body:
         return {"id": uuid.uuid4().hex, "object": "list", "model": ranker.name, "results": results}
 
 
-def _refuse_constant(name: str) -> None:
+def _finite(text: str) -> float:
+    return float(text) if math.isfinite(float(text)) else _refuse_constant(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")

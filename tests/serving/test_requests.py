@@ -35,6 +35,7 @@ BODIES: list[tuple[bytes, int, str]] = [
     (b"", 400, "not JSON"),
     (b"[" * 1_000_000, 400, "not JSON"),
     (question(top_n=float("nan")), 400, "NaN is not JSON"),
+    (b'{"query": "a", "documents": [{"text": "b", "more": 1e999}]}', 400, "1e999 is not JSON"),
     (b"null", 400, "not a JSON object"),
     (question(query=None), 400, "query: expected a text"),
     (question(query="\ud800"), 400, "unpaired surrogates"),
