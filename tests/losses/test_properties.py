@@ -61,11 +61,8 @@ def test_loss_ignores_padding(case: Case, data: st.DataObject) -> None:
     for row, docs in enumerate(lists):
         at = sorted(data.draw(st.permutations(range(width)))[: len(docs)])
         index[row, : len(docs)] = torch.tensor(at)
-        other[row, at], other_labels[row, at], other_mask[row, at] = (
-            scores.detach()[row, : len(docs)],
-            labels[row, : len(docs)],
-            torch.tensor(True),
-        )
+        other[row, at], other_labels[row, at] = scores.detach()[row, : len(docs)], labels[row, : len(docs)]
+        other_mask[row, at] = True
     padded, padded_gradient = value_and_gradient(loss, other.requires_grad_(), other_labels, other_mask, seeds=seeds)
     close(padded, value, case.atol)
     close(padded_gradient.gather(1, index)[mask], gradient[mask], case.atol)
@@ -107,19 +104,13 @@ def test_loss_ignores_order_and_shift(case: Case, data: st.DataObject) -> None:
     scores, labels, mask, seeds = batch(lists)
     value, gradient = value_and_gradient(loss, scores, labels, mask, seeds=seeds)
     order = torch.tensor([data.draw(st.permutations(range(scores.shape[1]))) for _ in lists])
-    moved, moved_gradient = value_and_gradient(
-        loss,
-        scores.detach().gather(1, order).requires_grad_(),
-        labels.gather(1, order),
-        mask.gather(1, order),
-        seeds=seeds,
-    )
+    moved_scores, *rest = (each.gather(1, order) for each in (scores.detach(), labels, mask))
+    moved, moved_gradient = value_and_gradient(loss, moved_scores.requires_grad_(), *rest, seeds=seeds)
     close(moved, value, case.atol)
     close(moved_gradient, gradient.gather(1, order), case.atol)
     if case.shift:
-        shifted, shifted_gradient = value_and_gradient(
-            loss, (scores.detach() + 2.5).requires_grad_(), labels, mask, seeds=seeds
-        )
+        above = (scores.detach() + 2.5).requires_grad_()
+        shifted, shifted_gradient = value_and_gradient(loss, above, labels, mask, seeds=seeds)
         close(shifted, value, 1e-7)
         close(shifted_gradient, gradient, 1e-7)
 
