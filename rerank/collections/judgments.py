@@ -104,7 +104,7 @@ def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[
     """Warn of ids that a collection lacks, which are left out; refuse those of another collection.
 
     Args:
-        name: what messages call the collection.
+        name: its name in messages.
         what: what the ids are, such as ``judged queries``.
         ids: the ids.
         unknown: those among them that the collection lacks.

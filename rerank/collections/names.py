@@ -125,7 +125,7 @@ def as_qrels(given: Any, columns: Mapping[str, str] | None = None, name: str = "
             a Polars frame, an Arrow table); ir_measures' or ir_datasets' qrels, one by one; ranx's ``Qrels``; a file or
             the name of a collection.
         columns: what a frame calls ``query_id``, ``doc_id`` and ``grade``, if it is not one of the usual names.
-        name: what messages call them.
+        name: their name in messages.
 
     Raises:
         UserError: another form, a column that is not there, or a grade that is not a whole number.

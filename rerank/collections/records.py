@@ -57,7 +57,7 @@ class Records(NamedTuple):
     Attributes:
         frame: the fields of `CANDIDATE` that there are by these names, then other columns, which may be numbers.
         called: the source's name of each field.
-        name: what messages call the source.
+        name: its name in messages.
         without: queries without candidates, id to text.
         examples: whether rows are positives and negatives of training examples, which may repeat.
     """
@@ -85,7 +85,7 @@ def read_records(
         source: see `load_frame`.
         columns: the source's name of a field that has an unusual one, such as ``{"text": "passage_text"}``; it is found
             inside hits, too.
-        name: what messages call the source.
+        name: its name in messages.
         queries: texts by id, of sources without texts of the queries. Other queries are left out, and those without
             candidates get empty lists.
 

@@ -38,14 +38,14 @@ EXAMPLE = '{"query": "…", "text": "…", "grade": 1, "bm25": 9.5}'
 
 
 def load_frame(source: Any, name: str | None = None) -> tuple[pd.DataFrame, str]:
-    """Load a table as a data frame with text column names, and return what messages call it, too.
+    """Load a table as a data frame with text column names, and return its name for messages, too.
 
     Args:
         source: a list of dictionaries or a dictionary of columns; a pandas or pyarrow table, a `datasets.Dataset`, or
             anything else that has ``to_pandas``; a ``.json``, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file,
             texts compressed or not; a folder that `Dataset.save_to_disk` wrote; or the name of a data set on the hub,
             ``NAME:SPLIT`` or ``NAME:CONFIG:SPLIT``.
-        name: what messages call it.
+        name: its name in messages.
     """
     import pandas as pd
 

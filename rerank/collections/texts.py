@@ -32,7 +32,7 @@ class Texts:
         documents: texts by id, such as ``dict(zip(frame["doc_id"], frame["text"]))``.
         queries: texts of queries by id.
         qrels: judgments, in any form that :func:`rerank.collections.as_qrels` takes; None if there are none.
-        name: what messages call the collection.
+        name: its name in messages.
 
     Raises:
         UserError: no texts, or an id that is not one.

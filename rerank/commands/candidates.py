@@ -24,7 +24,7 @@ def retrieve(output: str, search: Search, bm25: bool = False, check: bool = Fals
         search: how BM25 searches.
         bm25: search with BM25 even if runs are given; any option of its search implies it.
         check: list the inputs, and say which are missing and where they go, instead of retrieving.
-        options: what :func:`rerank.retrieve` takes.
+        options: the other arguments of :func:`rerank.retrieve`.
     """
     searches = bm25 or search != Search()
     if check:
@@ -70,14 +70,14 @@ def add(
         lists: lists folder.
         run: files of scores (TREC, CSV, JSONL or Parquet), as NAME=FILE or FILE.
         model: folder of a trained model, such as runs/x/best, which scores all candidates.
-        embed: embedding model (folder, or name on the hub), whose cosine of query and document all candidates get.
+        embed: embedding model (folder, or name on the hub) that gives all candidates the cosine of query and document.
         name: name of the model's column; defaults to the name of the run folder, or "cosine-" and that of the
             embedding model.
         drop: columns to remove.
-        in_sample: let the model score queries that it was trained on. A model trained on such a column learns to trust
-            what this one memorised.
-        no_interpolation: scores of the model alone, if its folder interpolates it with columns.
-        precision: arithmetic of the model's encoder; auto takes bf16 where the hardware is fast at it.
+        in_sample: let the model score queries that it was trained on. Such scores are overfitted, and a model trained
+            on this column learns to trust them.
+        no_interpolation: score with the model alone, if its folder interpolates it with columns.
+        precision: floating-point format of the encoder; auto takes bf16 if the hardware is fast at it.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own.
         instruction: instruction for queries without one, if the model's prompt has a place for it.
     """

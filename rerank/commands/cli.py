@@ -85,7 +85,7 @@ def run(argv: Sequence[str]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code: 0 done, 2 errors of users, 1 of ours, 130 and 143 stopped by Ctrl-C or SIGTERM."""
+    """Run a command and return its exit code: 0 done, 2 user error, 130 or 143 stopped by a signal; bugs raise."""
     logging.basicConfig(format="%(message)s", stream=sys.stderr, level=logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()
     except Stopped as stop:
         if is_main():
-            said = stop.said or f"stopped by {name_of(stop.number)}; the same command does the rest"
+            said = stop.said or f"stopped by {name_of(stop.number)}; repeat the command to finish"
             print(f"rerank: {said}", file=sys.stderr)
         return 128 + stop.number
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ def evaluate(
         table: files for the table (.md, .tex, .csv or .txt).
         per_query: file for the values per query (.tsv or .csv).
         html: file for a report: tables, differences per query, rankings side by side with the texts of a lists folder.
-        asked: what :func:`rerank.evaluate` takes.
+        asked: the arguments of :func:`rerank.evaluate`.
     """
     from rerank.evaluation.table import QUERY_FORMATS, TABLE_FORMATS, Table, format_of
     from rerank.storage.files import atomic_write

@@ -24,7 +24,7 @@ def experiment(argv: Sequence[str]) -> int:
     parser = make_parser("experiment", experiment, config=True)
     parser.add_argument("--dry_run", action="store_true", help="check configuration, lists and models; list the runs")
     parser.add_argument(
-        "--share", help="NUMBER/COUNT, such as 3/16: train and measure this part only, beside the others; no tables"
+        "--share", help="NUMBER/COUNT, such as 3/16: train and measure only this part, alongside others; no tables"
     )
     parser.add_class_arguments(ExperimentConfig)
     if HELP & set(argv):

@@ -17,7 +17,7 @@ def rerank(output: str, **asked: Any) -> None:
 
     Args:
         output: run file to write (TREC).
-        asked: what :func:`rerank.rerank_lists` takes.
+        asked: the arguments of :func:`rerank.rerank_lists`.
     """
     from rerank.retrieval.runs import check_run_file, write_run
 

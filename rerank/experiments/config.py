@@ -58,7 +58,7 @@ class ExperimentConfig:
         folds: values of ``data.fold``; none if the data has no folds.
         seeds: values of ``seed``; the table has their mean.
         measures: measures of the table, on test lists, separated by spaces.
-        empty: what a query without relevant documents scores on test: 0 as trec_eval, 1, or drop to leave it out.
+        empty: what a query without relevant documents scores on test: 0 as in trec_eval, 1, or drop to leave it out.
         baseline: the method to test the others against, or ``first stage``; by default nothing is tested.
         pairs: compare every row with the ``baseline``, or ``all`` rows with each other.
         test: ``bootstrap`` over seeds and queries, or a paired test over queries of the means over seeds, which treats
@@ -67,8 +67,8 @@ class ExperimentConfig:
         level: p-values below it are marked.
         published: numbers to print beside ours.
         jobs: runs trained side by side; defaults to one per core, or one per GPU if there are any. They share the
-            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum, by
-            default all the room there is, as machines join and leave.
+            cores as threads, unless OMP_NUM_THREADS says how many each has. On a cluster this is the maximum; by
+            default as many as fit, as machines join and leave.
         engine: ``local`` trains in processes on this machine; ``ray`` on a Ray cluster (that of RAY_ADDRESS, if set),
             whose machines see the same disk.
         num_cpus: with ``ray``, the CPUs of a run, and so its threads.

@@ -80,7 +80,7 @@ def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
         raise UserError("methods: at least one is needed")
     for name, values in (("folds", config.folds), ("seeds", config.seeds)):
         if values is not None and (not values or len({str(value) for value in values}) < len(values)):
-            raise UserError(f"{name}: {values!r} name at least one, and each only once")
+            raise UserError(f"{name}: expected at least one, and each only once, not {values!r}")
     if config.engine == "local" and (config.num_cpus, config.num_gpus) != (1, 0):
         raise UserError("num_cpus, num_gpus: are for engine: ray; this machine's are shared out among jobs")
     rows = [*config.methods, *first_stage_names(config)[:1]]
@@ -99,7 +99,7 @@ def check_config(config: ExperimentConfig, known: Collection[str]) -> None:
         if config.folds is not None and (fold := {"data.fold", "data.init_args.fold"} & {*method.set, *method.search}):
             raise UserError(f"methods.{name}: {fold.pop()} is set by the experiment, see folds")
         if "monitor" in method.search:
-            raise UserError(f"methods.{name}.search.monitor: is what chooses among the others; set it")
+            raise UserError(f"methods.{name}.search.monitor: cannot be searched, as the search uses it; move it to set")
         for key, values in method.search.items():
             if not isinstance(values, list) or not values:
                 shown = f"must be a list of values, such as [1, 3], not {values!r}"

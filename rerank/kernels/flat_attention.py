@@ -111,7 +111,7 @@ class AttentionCall(NamedTuple):
         sequences: ``n`` sequences of ``T`` tokens together.
         scale: factor of the products of query and key.
         dropout: rate at which attention weights are dropped.
-        first: whether there is one query for each sequence; there may be more of them, for nothing.
+        first: whether there is one query for each sequence.
         window: how far a token sees, to both sides; None for the whole sequence.
         causal: whether it sees none behind it.
         training: whether the attention is part of a network in training.

@@ -51,7 +51,7 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 def exact_float32() -> Iterator[None]:
     """Compute float32 products exactly, even if this process asked for TF32 or bf16.
 
-    In half precision are encoders, by autocast. Heads, losses and small networks are in float32 so that scores do not
+    Encoders run in half precision, by autocast. Heads, losses and small networks are in float32 so that scores do not
     tie, and a score must not depend on what the process did before.
     """
     backends: Any = torch.backends

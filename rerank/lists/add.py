@@ -22,7 +22,7 @@ LABELS = ("run", "model")
 """Parts of a column's origin that do not identify it: names, which people read."""
 
 LEAST = 0.1
-"""Share of the queries of which a file has to say something; with less, it is of another collection."""
+"""Smallest share of the queries that a file must cover; below it, the file is of another collection."""
 
 
 def log_coverage(store: Store, name: str, done: bool = False) -> None:
@@ -88,7 +88,7 @@ def read_column(store: Store, path: str | Path) -> Array:
             f"{''.join(document)!r}; are they of the same collection?"
         )
     if skipped := len(rows) - len(known):
-        log.info("%s: %d of %d rows are about no candidate and were skipped", path, skipped, len(rows))
+        log.info("%s: %d of %d rows match no candidate and were skipped", path, skipped, len(rows))
     return values
 
 

@@ -54,7 +54,7 @@ def build_lists(
 ) -> Lists:
     """Store the best candidates of every query of a collection, with texts and labels.
 
-    A document that is the query itself (the same id, and the query's text) is no candidate of it, as in benchmarks
+    A document that is the query itself (the same id, and the query's text) is not a candidate for it, as in benchmarks
     whose queries are documents (ArguAna, Quora).
 
     Args:

@@ -124,7 +124,7 @@ def as_column(name: str, block: Array) -> Array:
     with np.errstate(over="ignore"):
         values = np.asarray(block, dtype=np.float32)
     if np.asarray(block).dtype.kind in "iu" and len(np.unique(block)) > len(np.unique(values)):
-        raise UserError(f"column {name}: whole numbers that are one in float32; rescale it, such as by rank()")
+        raise UserError(f"column {name}: different whole numbers that are one in float32; rescale it, e.g. by rank()")
     if np.isinf(values).any():
         raise UserError(f"column {name}: has infinite numbers, or some beyond float32; expected finite ones, or NaN")
     return values[:, None] if values.ndim == 1 else values
@@ -148,9 +148,9 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
     .. math:: z_i = \frac{x_i - \mu}{\sigma}
 
     over the first ``depth`` candidates that have a number and were not added (population deviation, in float64). A
-    candidate without a number has the lowest z of its list's; all have 0 where nothing varies among those first. An
-    added one is no lower than the lowest of the others: lists are cut at a depth, below which only added ones, all of
-    them relevant, would be, and a model would learn that low is good.
+    candidate without a number has the lowest z of its list; if those first ones do not vary, every z is 0. An added
+    one is no lower than the lowest of the others: otherwise only added ones, all of them relevant, would lie below
+    the depth at which lists are cut, and a model would learn that low is good.
 
     >>> z_scores(np.array([3.0, 1.0, np.nan, 7.0]), np.array([0, 3, 4]), np.zeros(4, bool), 100).tolist()
     [1.0, -1.0, -1.0, 0.0]
@@ -158,8 +158,8 @@ def z_scores(values: Array, offsets: Array, added: Array, depth: int) -> Array:
     Args:
         values: ``[T]``, list after list, best first; NaN where a system did not return the candidate.
         offsets: ``[Q + 1]`` where each list starts, and the last ends.
-        added: ``[T]`` whether a candidate was added for training; it counts for nobody but itself.
-        depth: candidates of a list whose mean and deviation count.
+        added: ``[T]`` whether a candidate was added for training; its number affects no other candidate.
+        depth: number of best candidates of a list that give the mean and deviation.
     """
     if not len(values):
         return np.zeros(0, np.float32)

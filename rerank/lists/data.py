@@ -80,7 +80,7 @@ class ListsData(Data):
             validation: lists folder to validate on; None holds out a share of the training queries.
             test: lists folder to measure the best model on, once, at the end.
             validation_fraction: share of the judged training queries to hold out if there is no validation folder.
-            depth: candidates reranked per validation and test query, where something ordered them.
+            depth: candidates reranked per validation and test query, if the lists have an order.
             unjudged: train on queries without judgments, too, from the columns that the loss names as targets.
                 Validation lists are held out from the judged queries; if there are none, nothing is validated, and
                 the last epoch's model is kept.
@@ -137,7 +137,7 @@ class FoldsData(Data):
             fold: the fold to test on, from 1; the one before (cyclically) validates.
             folds: number of folds.
             seed: decides which query is in which fold.
-            depth: candidates reranked per validation and test query, where something ordered them.
+            depth: candidates reranked per validation and test query, if the lists have an order.
             assignment: the fold of each query: a JSON list of lists of query ids, or an ir_datasets id with folds below
                 it, such as ``disks45/nocr/trec-robust-2004``; None draws them with the seed.
             leakage_groups: ``auto`` draws queries with the same text or a shared relevant document into one fold (see

@@ -71,8 +71,8 @@ def store_of(records: Records, qrels: Qrels | None = None, order: str | None = N
 def _warn(name: str, grades: Array, judged: bool, lengths: Array) -> None:
     if judged and (grades > 0).all():
         log.warning(
-            "%s: every candidate has a grade above 0, so that any order is perfect to AP, RR and the like; 0 is for "
-            "documents that are not relevant",
+            "%s: every candidate has a grade above 0, so any order is perfect for AP, RR and the like; give "
+            "documents that are not relevant the grade 0",
             name,
         )
     if lengths.max() == 1 and len(lengths) > 1:
@@ -172,17 +172,17 @@ def _column(records: Records, key: str, values: Array, known: Array) -> dict[str
     if key == "grade":
         key = called
         if key in RESERVED:
-            raise UserError(f"{name}: {key} has fractions; grades are whole numbers; call scores otherwise")
+            raise UserError(f"{name}: {key} has fractions; grades are whole numbers; rename it if it holds scores")
         log.warning(
-            "%s: %s has fractions, so it is a column of scores and no judgments; train on it with "
+            "%s: %s has fractions, so it is a column of scores and not judgments; train on it with "
             "Term(MSE(), target=%r)",
             *(name, key, key),
         )
     elif key == "rank" and (known > 0).any():
         if (known < 0).any():
-            right = "ranks count from the best (0 or 1), and are missing for what a system did not return"
+            right = "ranks count from the best (0 or 1), and are missing if a system did not return the document"
             raise UserError(f"{name}: {called} has numbers above and below 0; {right}")
-        log.info("%s: %s counts from the best and is kept as its negative", name, called)
+        log.info("%s: %s counts up from the best, so its negative is stored", name, called)
         values = -values
     if len(known) and 1 << 24 < np.abs(known).max() < 2**63 and not (known % 1).any():
         as_column(key, known.astype(np.int64))  # refuses what float32 would join
@@ -258,7 +258,7 @@ def _judged(records: Records, qrels: Qrels, given: Array | None, tables: Mapping
     for field in TEXT_OF:
         ids = set(qrels) if field == "query_id" else {id for grades in qrels.values() for id in grades}
         if field not in records.called and ids.isdisjoint(queries if field == "query_id" else known):
-            raise UserError(f"{records.name}: has no column {field}, so nothing says which one a judgment is about")
+            raise UserError(f"{records.name}: has no column {field}, which the qrels refer to; add it")
     check_known(records.name, "judged queries", qrels, qrels.keys() - queries, min(len(qrels), len(queries)))
     judged = {id for query in queries for id in qrels.get(query, ())}
     check_known(records.name, "judged documents", judged, judged - {*known}, 1)  # most are no candidates

@@ -1,6 +1,6 @@
 """Queries that belong on one side of a split: of one text, or with a relevant document in common.
 
-A model that was trained on one of them is helped on the other, so measures on the other promise too much.
+A model that was trained on one of them has an advantage on the other, so measures on the other are optimistic.
 """
 
 from __future__ import annotations

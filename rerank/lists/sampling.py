@@ -43,7 +43,7 @@ class Sampler(Described, ABC):
         Args:
             labels: ``[N]`` the grades of the list, best first.
             seed: decides every random choice.
-            left_out: ``[N]`` bool, where :meth:`left_out` says so; None where it says nothing.
+            left_out: ``[N]`` bool, this list's part of the mask of :meth:`left_out`; None without a mask.
         """
 
     def left_out(self, lists: Lists) -> Array | None:
@@ -133,13 +133,13 @@ class PositivesNegatives(Sampler):
             positives: relevant candidates (grade above 0) per list at most.
             negatives: other candidates per list at most.
             depth: how deep in the ranking the others are looked for; relevant ones may lie deeper.
-            column: whose numbers say which others are as good as a relevant one, and may be relevant themselves
+            column: column of scores that show which others are as good as a relevant one, and may be relevant, too
                 (Moreira et al., "NV-Retriever", 2024).
-            margin: leave out others whose number is above the best relevant candidate's less this.
+            margin: leave out others whose number is above the best relevant candidate's minus this.
             ratio: leave out others whose number is above this share of the best relevant candidate's, such as 0.95.
         """
         if (column is None) != (margin is None and ratio is None) or (margin is not None and ratio is not None):
-            raise UserError("sampler: a column and its margin, or its ratio, belong together")
+            raise UserError("sampler: column and either margin or ratio belong together; give both or neither")
         self.positives, self.negatives, self.depth = positives, negatives, depth
         self.margin, self.ratio = margin, ratio
         self.columns = [] if column is None else [column]

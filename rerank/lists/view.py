@@ -41,7 +41,7 @@ class Lists:
     ([3.0, 2.0], ['heat'])
 
     Attributes:
-        store: what the lists are a view of.
+        store: the store of which the lists are a view.
         queries: row of each list's query in the store, ``[Q]``.
         starts: row of each list's first candidate in the store, ``[Q]`` int64.
         lengths: number of candidates of every list, ``[Q]`` int64.
@@ -98,7 +98,7 @@ class Lists:
                 target=…)``.
             qrels: all judgments, in any form that :func:`rerank.collections.as_qrels` takes; None takes the
                 grades, if there are any.
-            name: what messages call the lists.
+            name: its name in messages.
             columns: the source's name of a field that has an unusual one: ``{"text": "passage_text"}``.
             order: the column that ordered the lists, best first; None takes ``score``, ``rank``, or the first column
                 by which the rows of every query are sorted.
@@ -335,11 +335,11 @@ class Lists:
         Args:
             scores: ``[T]`` a score per candidate, ties in the order of the lists; or the name of a column, whose run
                 has the candidates that its system returned, ties as trec_eval breaks them (by descending id); None
-                for the order of the lists, of what the system that ordered them returned; its ties are trec_eval's in
-                evaluation all the same.
+                for the column that ordered the lists, in their order; evaluation still breaks its ties as trec_eval
+                does.
 
         Raises:
-            UserError: not one score per candidate, one that is not a number, or none where nothing ordered the lists.
+            UserError: not one score per candidate, one that is not a number, or none for lists without an order.
         """
         column = self.store.order if scores is None else scores
         if column is None:

@@ -55,7 +55,7 @@ class KLDivergence(Loss):
 
     The factor T² keeps gradients of one size for every temperature. At T = 1 the gradient is that of
     :class:`ListNet`; the value is 0 if the scores are the target's, up to a shift. Shapes: scores and labels
-    ``[B, N]``. Targets are any values. A list of equal targets (so also one without relevant documents, if the target
+    ``[B, N]``. Targets are any values. A list of equal targets (including one without relevant documents, if the target
     is grades) is left out.
 
     Source: Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015.

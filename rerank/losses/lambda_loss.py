@@ -24,7 +24,7 @@ Truncation = Literal["both", "either", "all"]
 
 
 class LambdaLoss(Loss):
-    r"""Logistic loss of the ordered pairs, weighted by the gain that depends on their order at their current ranks.
+    r"""Logistic loss of the ordered pairs, each weighted by the gain at stake at their current ranks.
 
     .. math:: \ell = \sum_{(i, j): y_i > y_j} w_{ij} \log_2\bigl(1 + e^{-\sigma (s_i - s_j)}\bigr)
 
@@ -42,7 +42,7 @@ class LambdaLoss(Loss):
     TF-Ranking (which takes the natural logarithm and multiplies by the padded length of the list). ``all`` keeps every
     pair of ``ndcg2``, divided by :math:`1 - D(\max(o_i, o_j))` where that rank is beyond k: TF-Ranking's second
     version. Without a cut-off all three are the same. For ``P@k``, :math:`w_{ij} = |b_i - b_j| \, |[o_i \le k] - [o_j
-    \le k]| / k` whatever the weighting. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one
+    \le k]| / k` whatever the weighting. Shapes: scores and labels ``[B, N]``. A list of equal labels (including one
     without relevant documents) is left out; one whose first k hold no ordered pair counts with loss 0.
 
     Source: Wang et al., "The LambdaLoss Framework for Ranking Metric Optimization", CIKM 2018 (NDCG-Loss1, NDCG-Loss2,

@@ -22,7 +22,7 @@ class ListNet(Loss):
 
     .. math:: \ell = -\sum_i \frac{e^{y_i}}{\sum_j e^{y_j}} \ln \frac{e^{s_i / T}}{\sum_j e^{s_j / T}}
 
-    Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents) is left
+    Shapes: scores and labels ``[B, N]``. A list of equal labels (including one without relevant documents) is left
     out.
 
     Source: Cao et al., "Learning to Rank: From Pairwise Approach to Listwise Approach", ICML 2007 (top-one model).
@@ -56,7 +56,7 @@ class SoftmaxCE(Loss):
     documents do not compete with each other: InfoNCE, also known as LCE (localised contrastive estimation). With one
     relevant document per list both are the same. Unlike :class:`ListNet`, whose target is the softmax of the labels,
     documents of grade 0 have the target 0: with one relevant document among 150 ListNet wants .018 of the mass for it,
-    this loss all of it. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant
+    this loss all of it. Shapes: scores and labels ``[B, N]``. A list of equal labels (including one without relevant
     documents) is left out; with ``negatives_only``, one without a relevant and a non-relevant document is.
 
     Source: Gao, Dai and Callan, "Rethink Training of BERT Rerankers in Multi-Stage Retrieval Pipeline", ECIR 2021
@@ -101,7 +101,7 @@ class ListMLE(Loss):
     .. math:: \ell = -\sum_i \Bigl[ s_{(i)} - \ln \sum_{l \ge i} e^{s_{(l)}} \Bigr]
 
     where (i) is the document at rank i by label; documents of one label are put in random order, per list and from
-    its seed. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
+    its seed. Shapes: scores and labels ``[B, N]``. A list of equal labels (including one without relevant documents)
     is left out.
 
     Source: Xia et al., "Listwise Approach to Learning to Rank: Theory and Algorithm", ICML 2008 (likelihood loss).

@@ -37,7 +37,7 @@ class RankNet(_Pairwise):
     .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} \ln(1 + e^{-\sigma (s_i - s_j)}), \quad
         O = \{(i, j): y_i > y_j\}
 
-    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
+    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (including one without relevant documents)
     is left out. The mean over pairs makes the step independent of the list's length; with ``pairs="sum"`` a list counts
     by the number of its pairs, as in a loss over all pairs of a batch (Burges et al.; NeuralNDCG's baseline).
 
@@ -84,7 +84,7 @@ class PairwiseHinge(_Pairwise):
 
     .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} \max(0, m - (s_i - s_j)), \quad O = \{(i, j): y_i > y_j\}
 
-    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (so also one without relevant documents)
+    Shapes: scores and labels ``[B, N]``. A list without an ordered pair (including one without relevant documents)
     is left out. At the kink the derivative is 0.
 
     Source: Herbrich et al., "Large Margin Rank Boundaries for Ordinal Regression", 2000; the text baseline of Thonet
@@ -112,9 +112,9 @@ class PairwiseSoftmax(_Pairwise):
 
     .. math:: \ell = \frac{1}{|O|} \sum_{(i, j) \in O} 1 - \sigma(s_i - s_j), \quad O = \{(i, j): y_i > y_j\}
 
-    A softmax over the two scores of a pair, of which one minus the better document's share is the loss (without a
+    The loss is one minus the better document's share of a softmax over the two scores of a pair (without a
     logarithm, so that a hopeless pair has a vanishing gradient). Shapes: scores and labels ``[B, N]``. A list
-    without an ordered pair (so also one without relevant documents) is left out.
+    without an ordered pair (including one without relevant documents) is left out.
 
     Source: MacAvaney et al., "CEDR: Contextualized Embeddings for Document Ranking", SIGIR 2019, released code.
 

@@ -27,7 +27,7 @@ class WassRank(Loss):
 
     with ``penalty`` as the cost between different documents of one grade and 0 from a document to itself. The plan
     comes from a fixed number of rounds in the log domain (rows, then columns); the gradient is that of the unrolled
-    rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (so also one without relevant documents)
+    rounds. Shapes: scores and labels ``[B, N]``. A list of equal labels (including one without relevant documents)
     is left out.
 
     The cost depends on grades alone, so a round works on sums per grade: O(N + L²) for L grades.

@@ -211,7 +211,7 @@ def check_added(lists: Lists, names: Sequence[str]) -> None:
     if added.any() and (unknown := np.isnan(lists.matrix(names)[added]).any(axis=0)).any():
         raise UserError(
             f"{lists.store}: {names[int(unknown.argmax())]} has no value for the relevant documents that were added, "
-            "which would give them away; make the lists without --add-relevant, or leave the column out"
+            "so the gap would reveal them; make the lists without --add-relevant, or leave the column out"
         )
 
 
@@ -224,7 +224,7 @@ def given_column(
     try:
         values = np.asarray(columns[name], dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise UserError(f"columns: {name} has something else than numbers ({one_line(error)})") from error
+        raise UserError(f"columns: {name} holds values that are not numbers ({one_line(error)})") from error
     if np.isinf(values).any():
         raise UserError(f"columns: {name} has {values[np.isinf(values)][0]}; expected finite numbers, or None")
     if values.shape != (count,):

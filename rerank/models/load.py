@@ -58,8 +58,8 @@ class Interpolated(Model):
         model: the model; None for a fusion of columns alone.
         columns: the weight of each column, at least 0.
         text: the weight of the model's scores.
-        cosines: of columns that are cosines by an embedding model its ``model`` and ``sha256``, as their ``made`` has
-            them: these are computed where they are missing.
+        cosines: ``model`` and ``sha256`` of the embedding model of each column of cosines, as in the column's
+            ``made``; these columns are computed if lists lack them.
 
     Raises:
         UserError: no columns, or invalid weights.
@@ -219,9 +219,9 @@ def load_model(folder: str | Path, interpolate: bool = True, instruction: str | 
     (4,)
 
     Args:
-        folder: what training left, such as ``runs/x/best``, or a ranker.
-        interpolate: score with the interpolation that a ranker was measured with
-            (:class:`rerank.models.load.Interpolated`), or is its model alone.
+        folder: folder of a trained model, such as ``runs/x/best``, or of a ranker; or a name on the hub.
+        interpolate: score with the interpolation that the ranker was measured with
+            (:class:`rerank.models.load.Interpolated`); False loads its model alone.
         instruction: instruction for queries without one of their own, in place of the model's default.
 
     Raises:
@@ -252,8 +252,8 @@ def _alone(folder: str | Path, contract: Mapping[str, Any], instruction: str | N
         name = "Decoder" if import_module(MODELS["Decoder"]).Decoder.knows(str(folder)) else "CrossEncoder"
     if name not in MODELS:
         raise UserError(
-            f"{folder}/{CONTRACT}: class: {name} is not one of ours, and no file makes us import code; import it "
-            f"yourself, then {name.rpartition('.')[2]}.load({str(folder)!r})"
+            f"{folder}/{CONTRACT}: class: {name} is not one of ours, and code named by a file is never imported; "
+            f"import it yourself, then call {name.rpartition('.')[2]}.load({str(folder)!r})"
         )
     options = {"instruction": instruction} if instruction and name == "Decoder" else {}
     model: Model = getattr(import_module(MODELS[name]), name).load(Path(folder), **options)

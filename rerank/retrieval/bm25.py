@@ -118,7 +118,7 @@ class BM25:
     Args:
         k1: saturation of the term frequency, 0 or more.
         b: normalisation by document length, 0 to 1.
-        language: whose analyser takes the queries apart: the index's own.
+        language: the language of the index, which chooses the analyser of the queries.
     """
 
     k1: NotNegative = 0.9

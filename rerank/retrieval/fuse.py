@@ -39,10 +39,10 @@ class Pool:
     """The best candidates of several runs together, query by query, with every run's scores.
 
     Scores are kept as they are, equal ones too: the order of the candidates tells how the run that orders them breaks
-    its ties, and of the other columns ties are broken as trec_eval does (see :func:`rerank.retrieval.runs.best_first`).
+    its ties, and ties of the other columns are broken as trec_eval does (see :func:`rerank.retrieval.runs.best_first`).
 
     Args:
-        runs: run by name. Nothing of them is held beside themselves.
+        runs: runs by name; they are not copied.
         order: the column that orders the candidates: a run's name, or ``rrf``. Those that the run lacks come last, in
             the order of their RRF. None takes ``rrf``, or the only run there is.
         selves: queries that are documents; the document of the query's id is left out of its candidates.

@@ -184,7 +184,7 @@ def as_run(given: Any, name: str = "run", columns: Mapping[str, str] | None = No
         given: a run of ours; a dictionary from query ids to ``{document id: score}`` or to ``(document id, score)``
             pairs; a data frame, or anything that has ``to_pandas``; ir_measures' ``ScoredDoc`` one by one; ranx's
             ``Run``; or a file (see `read_run`).
-        name: what messages call it.
+        name: its name in messages.
         columns: what a frame calls ``query_id``, ``doc_id``, ``score`` (and ``rank``), if it is not a usual name.
 
     Raises:
@@ -305,7 +305,7 @@ def write_run(path: str | Path, run: Run | Iterable[tuple[str, Sequence[Scored]]
                 odd = next(word for word in words if word.split() != [word])
                 raise UserError(f"{path}: {odd!r} is empty or holds white space, which a run file cannot express")
             if query.startswith("#"):
-                raise UserError(f"{path}: query {query!r} would be a comment in a run file; call it otherwise")
+                raise UserError(f"{path}: query {query!r} would be a comment in a run file; rename it")
             if len(set(ids)) < len(ids):
                 raise ValueError(f"query {query!r} has a document twice")
             # Nine digits determine a float32, by way of a double too: they err by less than 5e-9 of the value,

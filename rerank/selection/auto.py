@@ -29,7 +29,7 @@ def auto(
     Candidates are every column of scores (the first stage among them), cosine similarities of embedding models, the
     fusion of these, and each model as published, fine-tuned, and interpolated with the fusion. The choice is the best
     of the columns and their fusion on the validation queries, unless a model is significantly better (paired t-test,
-    p < .05 with Holm's correction over all models' candidates). What is tuned is measured out of fold. The same call
+    p < .05 with Holm's correction over all models' candidates). Tuned weights are measured out of fold. The same call
     continues a run that was killed; completed steps are reused.
 
     Args:

@@ -38,10 +38,10 @@ def serve(
         precision: floating-point format of the encoders; auto takes bf16 if the hardware is fast at it.
         token_budget: padded tokens per forward pass; defaults to the ranker's own.
         instruction: instruction for requests without one; every ranker must have a place for it.
-        documents: documents of a request at most; more are refused with status 413.
-        body: bytes of a request at most (413).
-        queue: requests that are read, wait or are scored at once at most (429).
-        timeout: seconds from a request's head to its answer at most (408 while it is being sent, 503 afterwards).
+        documents: largest number of documents in a request; more are refused with status 413.
+        body: largest size of a request in bytes (413).
+        queue: largest number of requests being read, waiting or being scored at once (429).
+        timeout: longest time in seconds from a request's head to its answer (408 while it is sent, 503 afterwards).
     """
     needed("rerank serve", "uvicorn", "serve")
     from rerank.serving.app import Service, server_of

@@ -1,4 +1,4 @@
-"""YAML configurations, options and nested settings to values; errors in one line that says what to type."""
+"""Turn YAML files, options and nested settings into values, with errors of one line that say what to type."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Types of arguments that functions take from Python besides the words of the command line.
+"""Types of arguments that may be objects in Python, and are text on the command line.
 
-The command line reads options off signatures. There an option is a text, which is what these names are when the program
-runs; type checkers and readers see the objects, too.
+The command line reads its options from signatures. At run time, these names therefore mean text or lists of text; type
+checkers and readers see the objects, too.
 """
 
 from __future__ import annotations

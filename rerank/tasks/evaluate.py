@@ -26,7 +26,7 @@ def evaluate(
 
     From Python ``qrels`` may also be lists or judgments in any form (:func:`rerank.collections.as_qrels`),
     ``trained_on`` one of these or a list of them, ``runs`` a dictionary of runs in any form
-    (:func:`rerank.retrieval.runs.as_run`); of lists also arrays with a score per candidate, and names of columns.
+    (:func:`rerank.retrieval.runs.as_run`); with lists also arrays of a score per candidate, and names of columns.
 
     >>> import rerank
     >>> table = {"query_id": [1, 1, 2, 2], "doc_id": [1, 2, 1, 2], "grade": [1, 0, 0, 1], "bm25": [3, 2, 2, 1]}

@@ -96,10 +96,10 @@ def retrieve(
             Parquet); each becomes a column of that name. They are read into memory.
         search: BM25's options; with runs they add BM25's candidates. None searches if nothing else is ranked.
         dense: embedding model (folder, or name on the hub): takes each query's nearest documents by cosine, in a
-            column ``dense``, after looking at all of them.
+            column ``dense``; the search is exhaustive.
         order: the column that orders the lists; defaults to rrf, the fused reciprocal ranks, for several runs.
-        queries: queries (JSONL, TSV or a collection); defaults to the collection's own. The word titles takes the first
-            lines of documents, and removes them there.
+        queries: queries (JSONL, TSV or a collection); defaults to the collection's own. The word titles makes queries
+            of the first lines of documents, and removes these lines from the documents.
         query_fields: fields of an ir_datasets id that make up a query's text, such as title description; defaults to
             the title.
         qrels: judgments (TREC file, BEIR TSV or collection); defaults to the collection's own.
@@ -107,7 +107,7 @@ def retrieve(
         add_relevant: add the relevant documents that the first stage missed; only training sees them.
 
     Returns:
-        The lists, without what ``add_relevant`` added.
+        The lists, without the documents that ``add_relevant`` added.
 
     Raises:
         UserError: options that contradict each other, or a collection or file that is missing or damaged.
@@ -135,7 +135,7 @@ def retrieve(
         if records is not None:
             searched = {"run": run, "search": search, "dense": dense, "add_relevant": add_relevant}
             if useless := next((option for option, value in searched.items() if value), None):
-                raise UserError(f"{useless}: has no effect with --records, which have their candidates; leave it out")
+                raise UserError(f"{useless}: has no effect with --records, which hold the candidates; leave it out")
             texts = None if queries is None else {query.id: query.text for query in _asked(queries, query_fields)}
             found = _of_records(records, judgments, columns, order, texts, depth)
             return found if output is None else found.save(folder)

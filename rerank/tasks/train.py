@@ -65,16 +65,16 @@ def train(
     ((4,), True)
 
     Args:
-        model: what scores the lists, such as ``rerank.CrossEncoder("…")``.
+        model: the model to train, such as ``rerank.CrossEncoder("…")``.
         lists: training lists, a lists folder, or several of them, which are concatenated. Relevant documents that
             ``add_relevant`` added take part.
-        loss: what is minimised: a loss of the grades, or terms, each with a target and a weight; None trains trees on
-            their own objective.
+        loss: the objective: one loss on the relevance labels, or terms, each with a target and a weight; None trains
+            trees on their own objective.
         output: the run folder.
         validation: share of the training queries held out to choose the best epoch, or lists to choose it on; None
             keeps the last epoch.
         test: lists to measure the best model on, once, at the end.
-        depth: candidates reranked per validation and test query, where something ordered them.
+        depth: candidates reranked per validation and test query, if the lists have an order.
         leakage_groups: ``auto`` keeps queries with the same text or a shared relevant document on one side when a share
             is held out; ``none`` only those of one text.
         settings: every other field of :class:`rerank.TrainConfig`: ``epochs``, ``batch_size``, ``sampler``,
@@ -84,8 +84,8 @@ def train(
         The training: ``history``, ``results``, ``model``, ``config``.
 
     Raises:
-        UserError: what cannot work, before anything is trained; a folder that holds something else or another
-            training; a training that fails.
+        UserError: arguments that cannot work, before anything is trained; a folder that holds something else or
+            another training run; a training run that fails.
     """
     known = [field.name for field in fields(TrainConfig) if field.name not in OWN]
     for name in settings:

@@ -1,4 +1,4 @@
-"""Accumulate the exact gradient of one batch over micro-batches, chunks and processes, in the memory that there is."""
+"""Accumulate the exact gradient of one batch over micro-batches, chunks and processes, within the available memory."""
 
 from __future__ import annotations
 

@@ -67,14 +67,14 @@ class TrainConfig:
         micro_batch_size: lists for which a process computes the loss at once; it accumulates its share of a batch in
             pieces of this size, and the gradient does not depend on it, unless the model has batch norm, which
             normalises over the documents of a piece. By default as many as fit ``token_budget`` if their graph is kept,
-            else the whole share. ``accelerate launch --gradient_accumulation_steps`` gives it as a number of pieces.
+            else the whole share. ``accelerate launch --gradient_accumulation_steps`` sets the number of pieces instead.
         token_budget: padded tokens (documents, for feature vectors) per forward pass; defaults to the model's own, or
             to what fits in memory if that is less. Halved, with a warning, if memory runs out.
         gradient: full keeps the graph of a micro-batch, with whole lists, in memory. cached scores without a graph,
             takes the loss's gradient on the scores and goes through the model again, which needs the memory of one
             forward pass however long a list is. auto is full if a micro-batch takes at most half of the free memory,
             else cached. The gradient is the same.
-        precision: arithmetic of the encoder; auto takes bf16 where the hardware is fast at it. Head and loss are
+        precision: floating-point format of the encoder; auto uses bf16 if the hardware is fast at it. Head and loss are
             always float32. fp16, on a GPU only, scales the loss, and skips a step whose gradient overflows.
         seed: decides every random choice.
         monitor: measure (as ir-measures writes it) that decides which epoch is best.
@@ -111,7 +111,7 @@ class TrainConfig:
 
 
 def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
-    """Refuse what no run can do, before anything is read."""
+    """Refuse settings that no run can use, before anything is read."""
     check_arguments(TrainConfig, vars(options))
     check_arguments(Optimization, vars(options.optimization), "optimization")
     parse_measures(options.measures)

@@ -30,7 +30,7 @@ SCORED = 256
 def dry_run(config: TrainConfig, output: str) -> str:
     """Check every input of a training run, and estimate its time from three steps and a validation of some lists.
 
-    Nothing is written but the token caches of lists folders. Of several processes, the main one gives the estimate.
+    Only the token caches of lists folders are written. Of several processes, the main one returns the estimate.
 
     Raises:
         UserError: a configuration, lists, a model or an output folder that the run cannot use.

@@ -62,7 +62,7 @@ class Results:
     Attributes:
         monitor: the measure that chose the epoch.
         best_epoch: the epoch of the saved model, 0 for the model before its first step; for trees, their number.
-        validation: rankings of the validation lists. These chose the epoch and the weight, so they flatter.
+        validation: rankings of the validation lists. These chose the epoch and the weight, so they are optimistic.
         test: rankings of the test lists.
         first_stage: the column that ordered the lists.
         first_stage_weight: its weight in the interpolation, tuned on the validation lists; None without one.
@@ -181,7 +181,7 @@ class Measurer:
         validation, weight, ranker = self.lists.get("validation"), None, None
         if validation is not None:
             if found["validation"]["model"].mean[self.monitor] == 0 and not self.config.select_epoch_by:
-                log.warning("validation %s is 0 at its best, so it chose no model; has it grades?", self.monitor)
+                log.warning("validation %s is 0 at its best, so it chose no model; are there any grades?", self.monitor)
             if (order := validation.store.order) is not None:
                 run = validation.run(scores["validation"])
                 weight = tune_weight(run, validation.run(), validation.qrels or {}, self.config.monitor)

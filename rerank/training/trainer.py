@@ -260,7 +260,7 @@ class Trainer:
         )
 
     def _finish(self, state: State) -> Results:
-        """Measure the best model, which is the one in memory after a last epoch that was the best."""
+        """Measure the best model, which is the one in memory if the last epoch was the best."""
         self._inputs.clear()
         best = self.model
         if state.best_epoch != state.epoch:

@@ -25,7 +25,7 @@ from rerank.training.run_folder import RunFolder
 
 
 class TreeTrainer:
-    """Trains trees on ranked lists and leaves the run folder that networks leave.
+    """Trains trees on ranked lists and writes the same run folder as for networks.
 
     A tree counts as an epoch: ``patience`` trees without a better monitor end the training (null trains all), and the
     first trees up to the best monitor are kept; without validation lists all are. Every tree sees every list as a

@@ -98,14 +98,14 @@ class CrossEncoder(Scorer, ModelHubMixin):
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.
             document_length: word pieces kept of a document; None takes the saved model's own. For a cross-encoder that
                 another library trained this is as many as it has positions for beside the query; an encoder that has
-                no head yet takes 256, and 800 where ``long`` is another than ``truncate``.
+                no head yet takes 256, or 800 if ``long`` is not ``truncate``.
             dropout: every dropout rate of the model while it trains; None keeps the model's own. On a CPU rates are
-                rounded to multiples of 1/256, where the bits are cheap.
+                rounded to multiples of 1/256, as random bytes are cheap.
             long: reading of documents beyond the model's positions. ``truncate`` cuts them; the others read equal
                 chunks of the document: ``max`` is the best chunk's score, ``cls_mean`` scores the mean of their CLS
                 vectors (CEDR, with the head ``cls``). None takes the saved model's own, else ``truncate``.
             residual_columns: columns of the lists (``bm25``) whose z, times ``w``, is added to the score of the text. A
-                randomly initialised head starts at 0, a trained head stays. None takes the saved model's own, [] the
+                randomly initialised head starts at 0, a trained head is kept. None takes the saved model's own, [] the
                 text score alone.
             residual_weight: ``w`` before the first step, of all columns together; None takes the saved model's own for
                 these columns, else 0.25.
@@ -171,8 +171,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
         use_flat_encoder(self.network, self.network.reads if modular else "cls")
         if not reads_flat(self.network) and reads_padding(self.network, self.template, self.tokenizer):
             raise UserError(
-                f"{self.name}: scores of {self.network.config.model_type} depend on padding, so on the other pairs of "
-                "a batch; name an encoder that masks it, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
+                f"{self.name}: scores of {self.network.config.model_type} depend on padding, and so on its batch "
+                "mates; name an encoder that masks padding, such as BERT, RoBERTa, ELECTRA, DeBERTa or ModernBERT"
             )
 
     def check_trained(self) -> None:
@@ -180,8 +180,8 @@ class CrossEncoder(Scorer, ModelHubMixin):
         if self.missing and not (self._started or self._at_zero):
             drawn = f"{', '.join(self.missing[:4])} are random"
             warn_once(
-                f"{self.name}: has no trained head ({drawn}), and so scores are, too; a trained model is "
-                "rerank.train(…).model"
+                f"{self.name}: has no trained head ({drawn}), so its scores are random; train it, and "
+                "use rerank.train(…).model"
             )
 
     def prepare(self, train: Lists, seed: int) -> None:
@@ -323,7 +323,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
             pairs: the texts, or lists; a document longer than ``document_length`` is cut, as in training.
             budget: padded tokens per forward pass; None for what suits the machine.
             precision: precision of the encoder.
-            instruction: what the model is told to look for, if its template has a place for it; None for its own. Lists
+            instruction: instruction for the model, if its template has a place for one; None takes its own. Lists
                 have an instruction for each query.
 
         Returns:

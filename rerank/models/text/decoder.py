@@ -200,7 +200,7 @@ class Decoder(CrossEncoder):
     is too long is cut; the prompt behind it never is. All else is as for a :class:`CrossEncoder`.
     """
 
-    usual = 64, 512  # decoders have more positions than anyone pays for
+    usual = 64, 512  # using all positions of a decoder would be too slow
     fills_positions = False
     says_limit = False  # others know one length for both sides
 
@@ -220,7 +220,7 @@ class Decoder(CrossEncoder):
             name: a model folder or a name on the Hugging Face hub; of an adapter its own.
             head: ``yes_no`` compares the logits of two tokens, ``hf`` is the architecture's own classifier. None takes
                 the saved model's own; else ``hf`` for a classifier, ``yes_no`` for a language model.
-            instruction: what the model is told to look for; None takes the model's own.
+            instruction: instruction that the model reads; None takes the model's own.
             lora: train adapters of this kind in place of the weights; None trains the weights, or the adapter that the
                 folder has.
             query_length: word pieces kept of a query; None takes the saved model's own, else 64.

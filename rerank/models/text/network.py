@@ -72,7 +72,7 @@ def read_tokenizer(folder: Path) -> Any:
 
     if not any(any(folder.glob(pattern)) for pattern in ("tokenizer.json", "vocab.*", "*.model")):
         lacks = "a tokenizer (no tokenizer.json, vocab.txt or *.model)"
-        raise UserError(f"{folder}: a model folder without {lacks}; copy it there from where the model comes from")
+        raise UserError(f"{folder}: a model folder without {lacks}; copy it there from the original model")
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
@@ -128,7 +128,7 @@ def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
     if lacking := sorted(own & set(info["missing_keys"])):
         raise UserError(
             f"{folder}: lacks {len(lacking)} of the encoder's weights, such as {lacking[0]}; are they of another "
-            "architecture, or called otherwise?"
+            "architecture, or under other names?"
         )
     parts = {name for name, _ in inner.named_children()}
     unread = [name for name in sorted(info["unexpected_keys"]) if not name.endswith(UNREAD)]
@@ -136,7 +136,7 @@ def check_found(network: Any, info: dict[str, Any], folder: Path) -> None:
     if unplaced := [name for name in unread if name.removeprefix(prefix).partition(".")[0] in parts]:
         raise UserError(
             f"{folder}: config.json is of a smaller model, without a place for {len(unplaced)} of the weights, such as "
-            f"{unplaced[0]}; copy both from where the model comes from"
+            f"{unplaced[0]}; copy both from the original model"
         )
 
 
