@@ -48,9 +48,10 @@ def ray_workers(output: Path, cpus: int, gpus: float, jobs: int | None) -> Worke
     here, running = os.getcwd(), []
 
     def do_there(job: Job) -> str:
-        running.append(remote.remote({**job, "output": str(output.absolute())}, here))
+        reference = remote.remote({**job, "output": str(output.absolute())}, here)
+        running.append(reference)
         try:
-            return str(ray.get(running[-1]))
+            return str(ray.get(reference))
         except RayError as error:
             return f"Ray: {one_line(error)}"
 

@@ -15,12 +15,11 @@ from rerank.experiments.config import ExperimentConfig, Method, first_stage_name
 from rerank.experiments.trials import Group, Point, Trial, file_name, point_name
 from rerank.lists.data import Splits
 from rerank.lists.view import Lists
-from rerank.losses.terms import columns_of
 from rerank.settings.arguments import check_arguments, fingerprint
 from rerank.settings.parser import OURS, merged
 from rerank.training.config import TrainConfig
 from rerank.training.configuration import configured, data_of
-from rerank.training.run_folder import measured_hashes, resolve_data, resolve_settings
+from rerank.training.run_folder import columns_read, measured_hashes, resolve_data, resolve_settings
 
 SHOWN = 12
 """Characters of a fingerprint at the end of a folder's name."""
@@ -65,7 +64,7 @@ class ExperimentPlan:
             for point in self.points(group):
                 trial = self.trial(group, point)
                 self.inputs.test(trial)
-                self.inputs.config(trial)
+                self.inputs.settings(trial)
 
     def folder(self, group: Group) -> Path:
         """Name the folder of a group's trials."""
@@ -125,7 +124,7 @@ class Inputs:
     """Lists and models that trials name, and the fingerprints of both; what trials share is read once."""
 
     def __init__(self) -> None:
-        self._configs: dict[str, tuple[TrainConfig, dict[str, Any]]] = {}
+        self._settings: dict[str, tuple[tuple[list[str], list[str]], dict[str, Any]]] = {}
         self._splits: dict[str, Splits] = {}
         self._data: dict[str, tuple[dict[str, Any], dict[str, str]]] = {}
 
@@ -146,22 +145,24 @@ class Inputs:
             raise UserError(f"{trial}: the data give no test lists, which an experiment measures on")
         return lists
 
-    def config(self, trial: Trial) -> tuple[TrainConfig, dict[str, Any]]:
-        """Build the configuration, and resolve it without the data; trials that differ in data and seed share it."""
+    def settings(self, trial: Trial) -> tuple[tuple[list[str], list[str]], dict[str, Any]]:
+        """Return the columns that a trial reads, and its resolved settings; trials of other data and seed share them.
+
+        The model is built for that, and not kept: an experiment may have many.
+        """
         key = _key({name: value for name, value in trial.settings.items() if name not in ("data", "seed")})
-        if key not in self._configs:
+        if key not in self._settings:
             config = configured(trial.settings)
-            self._configs[key] = config, resolve_settings(config)
-        return self._configs[key]
+            self._settings[key] = columns_read(config), resolve_settings(config)
+        return self._settings[key]
 
     def named(self, trial: Trial) -> Trial:
         """Add the fingerprint, and a folder name that depends on it and on the test lists, but not on their labels."""
-        config, settings = self.config(trial)
-        columns = [*config.model.columns], columns_of(config.loss), [*config.sampler.columns]
+        columns, settings = self.settings(trial)
         key = _key([trial.settings["data"], trial.settings["seed"], columns])
         if key not in self._data:
-            hashes = measured_hashes(self.test(trial), config.model.columns) or {}
-            self._data[key] = resolve_data(config, self.splits(trial)), {**hashes, "labels": ""}
+            hashes = measured_hashes(self.test(trial), columns[0]) or {}
+            self._data[key] = resolve_data(*columns, self.splits(trial), test=False), {**hashes, "labels": ""}
         data, test = self._data[key]
         found = fingerprint({**settings, "seed": trial.settings["seed"], "data": data})
         name = f"{point_name(trial.point)}-{fingerprint([found, test])[:SHOWN]}"

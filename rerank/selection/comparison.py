@@ -193,7 +193,8 @@ def _copy(lists: Lists, place: Path) -> None:
         return
     there, names = Lists.open(place), lists.store.column_names
     if content_hashes(there.with_added(), names) != content_hashes(lists, names):
-        raise UserError(f"output: {place.parent.parent} was made from other lists or settings; name another folder")
+        made = "was made from other lists or settings, or by a call that trained no model and held no queries out"
+        raise UserError(f"output: {place.parent.parent} {made}; name another folder")
 
 
 class Comparison:

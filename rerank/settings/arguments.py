@@ -242,8 +242,10 @@ def described(value: Any, of_object: Callable[[Described], dict[str, Any]] = nam
         return {str(key): described(inner, of_object) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [described(inner, of_object) for inner in value]
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, Real):  # NumPy's become Python's
+        return int(value) if isinstance(value, Integral) else float(value)
     return value.as_posix() if isinstance(value, Path) else str(value)
 
 

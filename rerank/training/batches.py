@@ -154,17 +154,29 @@ class Targets:
         If it does not, the derivatives with respect to a list's scores sum to zero.
         """
         generator = torch.Generator().manual_seed(0)
-        starts, ends = self.lists.offsets[usable[:SHIFTED]], self.lists.offsets[usable[:SHIFTED] + 1]
-        rows = [np.arange(start, min(end, start + SHIFTED)) for start, end in zip(starts, ends, strict=True)]
         for number, loss in enumerate(self.sums):
+            if not (rows := self._some(number, usable)):
+                return False
             labels, mask = self.padded(number, rows)
             scores = torch.randn(labels.shape, generator=generator).requires_grad_()
             loss(scores, labels, mask, seeds=torch.zeros(len(rows), dtype=torch.int64)).backward()
             gradient = scores.grad
             assert gradient is not None
-            if gradient.sum(dim=1).abs().max() > 1e-5 * gradient.abs().max():
+            if not gradient.sum(dim=1).abs().max() <= 1e-5 * gradient.abs().max() > 0:
                 return False
         return True
+
+    def _some(self, term: int, usable: Array) -> list[Array]:
+        """Select the beginnings of some lists from which a term can learn."""
+        found: list[Array] = []
+        for first in range(0, len(usable), SHIFTED):
+            some = usable[first : first + SHIFTED]
+            ends = zip(self.lists.offsets[some], self.lists.offsets[some + 1], strict=True)
+            rows = [np.arange(start, min(end, start + SHIFTED)) for start, end in ends]
+            found += [row for row, learns in zip(rows, self.learnable(term, rows), strict=True) if learns]
+            if len(found) >= SHIFTED:
+                break
+        return found[:SHIFTED]
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:

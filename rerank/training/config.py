@@ -83,7 +83,8 @@ class TrainConfig:
         measures: measures reported for validation and test, separated by spaces.
         test: whether to measure the test lists at the end; turn it off while you are still choosing anything,
             and measure the chosen model with ``rerank rerank`` and ``rerank evaluate``.
-        patience: epochs (trees, for trees) without a better monitor before training stops; by default all are trained.
+        patience: epochs (trees, for trees) without a better monitor, or a better loss if it selects, before training
+            stops; by default all are trained.
         checkpoint_every: optimizer steps between checkpoints. Ctrl-C and SIGTERM write one as well.
         tracker: trackers of Accelerate to log to, next to ``metrics.jsonl``, such as [tensorboard] or [wandb, mlflow].
     """
@@ -121,6 +122,8 @@ def check_values(options: Any, loss: object, *, trees: bool = False) -> None:
         raise UserError("loss: a network needs one, such as SmoothINDCG; `rerank show losses` lists them")
     if options.select_epoch_by is not None and trees:
         raise UserError("select_epoch_by: is for networks; trees are stopped by the monitor")
+    if options.select_epoch_by == "last" and options.patience is not None:
+        raise UserError("patience: has no effect with select_epoch_by: last; leave one of them out")
     several = isinstance(loss, type) and not issubclass(loss, Loss)
     if options.select_epoch_by == "loss" and several:
         raise UserError("select_epoch_by: loss needs a single loss of the grades, not a sum of several")

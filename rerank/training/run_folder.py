@@ -55,8 +55,8 @@ CHECKPOINTS = "checkpoints"
 GIVEN = "lists"
 """Folder of lists that were given in memory."""
 
-NOT_FINGERPRINTED = ("data", "model", "tracker", "checkpoint_every")
-"""Settings that change no result, or count by content."""
+NOT_FINGERPRINTED = ("data", "model", "tracker", "checkpoint_every", "gradient", "token_budget")
+"""Settings that change results by rounding or dropout at most, as the number of processes does, or count by content."""
 
 PACKAGES = ("accelerate", "lightgbm", "numpy", "pyarrow", "tokenizers", "torch", "transformers", "xgboost")
 """Packages whose versions may change a result's last digits."""
@@ -67,7 +67,7 @@ def resolve(config: TrainConfig, splits: Splits) -> dict[str, Any]:
 
     Lists count by their content, and an initial model by its files, so that folders may be moved.
     """
-    return {**resolve_settings(config), "data": resolve_data(config, splits)}
+    return {**resolve_settings(config), "data": resolve_data(*columns_read(config), splits, config.test)}
 
 
 def resolve_settings(config: TrainConfig) -> dict[str, Any]:
@@ -81,13 +81,17 @@ def resolve_settings(config: TrainConfig) -> dict[str, Any]:
     return {**canonical(counted), "model": model}
 
 
-def resolve_data(config: TrainConfig, splits: Splits) -> dict[str, Any]:
-    """Hash the content of the lists, with the columns that the training run reads."""
-    columns = config.model.columns
+def columns_read(config: TrainConfig) -> tuple[list[str], list[str]]:
+    """Name the columns that the model reads, and those that loss and sampler read in training lists."""
+    return [*config.model.columns], [*columns_of(config.loss), *config.sampler.columns]
+
+
+def resolve_data(columns: Sequence[str], in_training: Sequence[str], splits: Splits, test: bool) -> dict[str, Any]:
+    """Hash the content of the lists, with the columns that the training run reads; see :func:`columns_read`."""
     return {
-        "train": content_hashes(splits.train, [*columns, *columns_of(config.loss), *config.sampler.columns]),
+        "train": content_hashes(splits.train, [*columns, *in_training]),
         "validation": measured_hashes(splits.validation, columns),
-        "test": measured_hashes(splits.test, columns) if config.test else None,
+        "test": measured_hashes(splits.test, columns) if test else None,
     }
 
 

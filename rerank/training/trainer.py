@@ -161,6 +161,8 @@ class Trainer:
                 if config.token_budget is None:
                     limits.token_budget = min(limits.token_budget, limits.full_tokens)
             agree(limits, self.accelerator)
+        elif config.token_budget is not None:  # perhaps smaller than it was, after memory ran out
+            limits.token_budget = min(limits.token_budget, config.token_budget)
         processes = self.accelerator.num_processes
         size, backend = micro_batch_size(config, processes), self.accelerator.state.dynamo_plugin.backend.value.lower()
         how = [self.precision, *["sharded"] * self.accelerator.is_fsdp2, *[backend] * (backend != "no")]

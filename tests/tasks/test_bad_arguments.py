@@ -50,20 +50,15 @@ CASES: dict[str, tuple[Callable[[Things], Any], str]] = {
     "the training lists to validate on": (lambda t: t.train(validation=t.lists, output=t.folder / "same"), r"6 of 6"),
     "no output": (lambda t: t.train(output=None), r"output: expected text or a Path, not None"),
     "no loss": (lambda t: t.train(loss=None, output=t.folder / "none"), r"loss: a network needs one"),
-    "the last epoch of trees": (
-        lambda t: t.train(rerank.LightGBM(columns=["bm25"]), select_epoch_by="last"),
-        r"select_epoch_by: is for networks",
-    ),
+    "the last of trees": (lambda t: t.train(rerank.LightGBM(), select_epoch_by="last"), "by: is for networks"),
+    "patience": (lambda t: t.train(select_epoch_by="last", patience=2), "patience: has no effect"),
     "a target that is not there": (
         lambda t: t.train(loss=rerank.Term(rerank.MSE(), target="teacher"), output=t.folder / "target"),
         r"has no column 'teacher'; there are bm25",
     ),
     "a name that nobody has": (lambda t: rerank.CrossEncoder("nobody/such-model"), r"such-model: neither a folder"),
     "a folder without a model": (lambda t: rerank.CrossEncoder(str(t.folder / "full")), r"not a model folder"),
-    "an untrained network": (
-        lambda t: rerank.rerank_lists(t.vectors, t.lists),
-        r"model: MLP is not trained; train it first",
-    ),
+    "an untrained network": (lambda t: rerank.rerank_lists(t.vectors, t.lists), r"MLP is not trained; train it first"),
     "columns that are not read": (lambda t: t.model.rank("a", ["b"], columns={"bm25": [1.0]}), r"columns: .*none"),
     "a folder that is not there": (lambda t: rerank.Lists.open("nowhere"), r"not a lists folder"),
     "scores of other lists": (lambda t: t.lists.run(np.zeros(2)), r"the shape \[2\]; .* has 24 candidates"),

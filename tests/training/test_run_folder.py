@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rerank
@@ -32,21 +33,20 @@ pytestmark = pytest.mark.usefixtures("home")
 @pytest.fixture
 def config(tmp_path: Path) -> TrainConfig:
     data = LetorData(str(write_folds(tmp_path / "made")), 1)
-    return TrainConfig(data=data, model=MLP(hidden=[4]), loss=SmoothINDCG(alpha=10.0), epochs=2, checkpoint_every=1)
+    loss = SmoothINDCG(alpha=np.float64(10))
+    return TrainConfig(data, MLP(hidden=[4]), loss, epochs=2, checkpoint_every=1)
 
 
 def test_fit_returns_a_finished_run(config: TrainConfig, tmp_path: Path) -> None:
     first = fit(config, tmp_path / "run")
     before = contents(tmp_path / "run")
-    again = fit(replace(config, tracker=[], checkpoint_every=5), tmp_path / "run")
+    again = fit(replace(config, gradient="cached", token_budget=64, checkpoint_every=5), tmp_path / "run")
     assert (again.fingerprint, again.results) == (first.fingerprint, first.results)
     assert contents(tmp_path / "run") == before
     shutil.move(tmp_path / "run", tmp_path / "moved")
     shutil.move(tmp_path / "made", tmp_path / "elsewhere")
     moved = replace(config, data=LetorData(str(tmp_path / "elsewhere"), 1))
-    assert fit(moved, tmp_path / "moved").fingerprint == first.fingerprint, (
-        "neither the folder nor that of the data counts"
-    )
+    assert fit(moved, tmp_path / "moved").fingerprint == first.fingerprint, "folders do not count"
 
 
 def test_fit_starts_anew_with_a_trained_object(tmp_path: Path, tiny_model: Path) -> None:

@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
-from rerank.losses import BCE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
+from rerank.losses import BCE, MSE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
 from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
@@ -26,7 +26,7 @@ from rerank.training.batches import Targets, check_sampler, pad
 from rerank.training.config import Optimization, TrainConfig
 from rerank.training.configuration import configuration
 from rerank.training.fit import Training, fit
-from rerank.training.run_folder import resolve_data
+from rerank.training.run_folder import resolve
 from tests.builders import make_lists
 from tests.training.helpers import gradients
 
@@ -194,6 +194,15 @@ def test_usable_counts_only_the_samplers_reach(lists: Lists) -> None:
     assert set(shown) < set(deep)
 
 
+def test_bias_is_trained_if_a_later_list_needs_it(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rerank.training.batches.SHIFTED", 4)
+    late = np.where(np.arange(lists.size) < lists.offsets[6], np.nan, lists.column("teacher"))
+    lists.store.add_column("late", late.astype(np.float32))
+    for terms, ignored in (([Term(ListNet())], True), ([Term(ListNet()), Term(MSE(), target="late")], False)):
+        targets = Targets(lists, Terms(terms))
+        assert targets.ignore_shifts(targets.usable()) == ignored
+
+
 def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
     check_sampler(lists, Pairs())
     alone = Lists.from_dataframe(lists.to_dataframe().drop(columns="grade"))
@@ -202,9 +211,9 @@ def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
         check_sampler(alone, Pairs())
 
 
-def test_resolve_data_counts_target_columns(lists: Lists) -> None:
+def test_fingerprint_counts_target_columns(lists: Lists) -> None:
     splits = ListsData(str(lists.store.folder), validation_fraction=0.3).splits(0)
     model, data = MLP(columns=["x"]), ListsData(str(lists.store.folder))
-    plain = resolve_data(TrainConfig(data, model, ListNet()), splits)
-    read = resolve_data(TrainConfig(data, model, Terms([Term(ListNet(), target="teacher")])), splits)
+    plain = resolve(TrainConfig(data, model, ListNet()), splits)["data"]
+    read = resolve(TrainConfig(data, model, Terms([Term(ListNet(), target="teacher")])), splits)["data"]
     assert set(read["train"]) - set(plain["train"]) == {"column teacher"} and read["validation"] == plain["validation"]
