@@ -85,7 +85,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "other queries": (lambda f: lists(grade=..., qrels={"z": {"a": 1}}), r"only 0 of the 1 judged queries"),
     "other documents": (lambda f: lists(grade=..., qrels={"q1": {"z": 1}}), r"has only 0 of the 1 judged documents"),
     "other grades": (lambda f: lists(qrels={"q1": {"a": 0}, "q2": {"a": 0}}), r"row 0: grade 1, but 0 by the qrels"),
-    "judgments without ids": (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"no column doc_id, which"),
+    "judgments without ids": (lambda f: lists(doc_id=..., grade=..., qrels={"q1": {"a": 1}}), r"column doc_id, which"),
     # runs
     "run: id None": (lambda f: rerank.as_run({NONE: {"a": 1.0}}), r"run: pair 1: no id"),
     "run: score NA": (lambda f: rerank.as_run(frame(score=pd.array([1, None, 2], "Float64"))), r"'b': score <NA>"),
