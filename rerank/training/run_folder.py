@@ -55,7 +55,7 @@ CHECKPOINTS = "checkpoints"
 GIVEN = "lists"
 """Folder of lists that were given in memory."""
 
-NOT_FINGERPRINTED = ("data", "model", "tracker", "checkpoint_every", "gradient", "token_budget")
+NOT_FINGERPRINTED = ("data", "model", "tracker", "checkpoint_every", "gradient")
 """Settings that change results by rounding or dropout at most, as the number of processes does, or count by content."""
 
 PACKAGES = ("accelerate", "lightgbm", "numpy", "pyarrow", "tokenizers", "torch", "transformers", "xgboost")
@@ -78,6 +78,7 @@ def resolve_settings(config: TrainConfig) -> dict[str, Any]:
     model: dict[str, Any] = canonical(config.model)
     if (folder := getattr(config.model, "folder", None)) is not None:
         model["name"] = hash_model(folder)
+        del counted["token_budget"]  # counts only with batch norm, which encoders lack
     return {**canonical(counted), "model": model}
 
 

@@ -40,7 +40,7 @@ def config(tmp_path: Path) -> TrainConfig:
 def test_fit_returns_a_finished_run(config: TrainConfig, tmp_path: Path) -> None:
     first = fit(config, tmp_path / "run")
     before = contents(tmp_path / "run")
-    again = fit(replace(config, gradient="cached", token_budget=64, checkpoint_every=5), tmp_path / "run")
+    again = fit(replace(config, gradient="cached", tracker=[], checkpoint_every=5), tmp_path / "run")
     assert (again.fingerprint, again.results) == (first.fingerprint, first.results)
     assert contents(tmp_path / "run") == before
     shutil.move(tmp_path / "run", tmp_path / "moved")
@@ -59,6 +59,7 @@ def test_fit_starts_anew_with_a_trained_object(tmp_path: Path, tiny_model: Path)
     fresh = replace(config, model=CrossEncoder(str(tiny_model), query_length=8, document_length=24))
     weights.append(fit(fresh, tmp_path / "three").folder / "best" / "model.safetensors")
     assert len({path.read_bytes() for path in weights}) == 1
+    assert (tmp_path / "three") == fit(replace(fresh, token_budget=64), tmp_path / "three").folder, "the same run"
 
 
 def test_fit_raises_with_the_key_when_settings_differ(config: TrainConfig, tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_fit_raises_with_the_key_when_settings_differ(config: TrainConfig, tmp_p
         ({"loss": ListNet()}, "loss was SmoothINDCG, now ListNet"),
         ({"optimization": Optimization(head_lr=0.5)}, "optimization.head_lr was 0.001, now 0.5"),
         ({"model": MLP(hidden=[4, 2])}, r"model.hidden was \[4\], now \[4, 2\]"),
-        ({"patience": 3}, "patience was None, now 3"),
+        ({"token_budget": 64}, "token_budget was None, now 64"),
     ]
     for change, message in changes:
         with pytest.raises(UserError, match=f"run: {message}; name another output, or remove the folder"):
