@@ -217,11 +217,6 @@ class Scorer(Model, nn.Module):
         with SCORING_LOCK:
             return score_whole(self, lists, budget=budget, precision=precision)
 
-    def score_biases(self) -> list[nn.Parameter]:
-        """Return the bias that shifts all scores alike: the last layer's, if it is linear with one output."""
-        last = [module for module in self.modules() if isinstance(module, nn.Linear)][-1:]
-        return [layer.bias for layer in last if layer.out_features == 1 and layer.bias is not None]
-
     @abstractmethod
     def head_parameters(self) -> set[str]:
         """Return the names of the parameters that ``head_lr`` trains; ``encoder_lr`` trains the others."""

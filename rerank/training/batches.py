@@ -24,9 +24,6 @@ AT_ONCE = 1024
 CPU_ELEMENTS, GPU_ELEMENTS = 2048, 1 << 20
 """Above this number of padded scores, bucket lists by length; below it, another call costs more than the padding."""
 
-SHIFTED = 32
-"""Lists, and documents of each, on which a loss is tested for ignoring shifts."""
-
 
 @dataclass(frozen=True)
 class ListSample:
@@ -147,36 +144,6 @@ class Targets:
         ends = self.lists.offsets
         ids = self.lists.query_ids
         return [ListSample(i, np.arange(ends[i], ends[i + 1]), seed_of(seed, 0, ids[i])) for i in positions.tolist()]
-
-    def ignore_shifts(self, usable: Array) -> bool:
-        """Test whether adding a number to all scores of a list changes no term's loss.
-
-        If it does not, the derivatives with respect to a list's scores sum to zero.
-        """
-        generator = torch.Generator().manual_seed(0)
-        for number, loss in enumerate(self.sums):
-            if not (rows := self._some(number, usable)):
-                return False
-            labels, mask = self.padded(number, rows)
-            scores = torch.randn(labels.shape, generator=generator).requires_grad_()
-            loss(scores, labels, mask, seeds=torch.zeros(len(rows), dtype=torch.int64)).backward()
-            gradient = scores.grad
-            assert gradient is not None
-            if not gradient.sum(dim=1).abs().max() <= 1e-5 * gradient.abs().max() > 0:
-                return False
-        return True
-
-    def _some(self, term: int, usable: Array) -> list[Array]:
-        """Select the beginnings of some lists from which a term can learn."""
-        found: list[Array] = []
-        for first in range(0, len(usable), SHIFTED):
-            some = usable[first : first + SHIFTED]
-            ends = zip(self.lists.offsets[some], self.lists.offsets[some + 1], strict=True)
-            rows = [np.arange(start, min(end, start + SHIFTED)) for start, end in ends]
-            found += [row for row, learns in zip(rows, self.learnable(term, rows), strict=True) if learns]
-            if len(found) >= SHIFTED:
-                break
-        return found[:SHIFTED]
 
 
 def check_sampler(lists: Lists, sampler: Sampler) -> None:

@@ -59,9 +59,6 @@ class Trainer:
     def run(self) -> Results:
         config = self.config
         self._launch()
-        fixed = self.model.score_biases() if self.targets.ignore_shifts(self.usable) else []
-        for bias in fixed:  # its gradient is zero but for rounding, which Adam would turn into steps
-            bias.requires_grad_(False)
         # A sharded model scores only where all processes make the same passes, so validation has a whole one.
         self.trained = copy.deepcopy(self.model) if self.accelerator.is_fsdp2 else self.model
         optimizer = make_optimizer(self.trained, config.optimization)
@@ -89,9 +86,6 @@ class Trainer:
                 results = self._finish(state)
         except Stopped as stop:
             self._stop(stop, state)
-        finally:
-            for bias in fixed:
-                bias.requires_grad_(True)
         self.accelerator.wait_for_everyone()
         self._end_trackers()
         return results

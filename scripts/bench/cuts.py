@@ -10,7 +10,6 @@ are left out of the weights: their gradient is rounding alone, of which Adam mak
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from accelerate.state import AcceleratorState
+from accelerate.utils.other import get_free_port
 from torch.multiprocessing.spawn import start_processes
 
 import rerank
@@ -39,15 +39,16 @@ LOSS = rerank.LambdaLoss()
 Vectors = tuple[torch.Tensor, torch.Tensor]
 """The gradient of the first batch, and the weights after all steps."""
 
+UNSEEN = ("key.bias", "classifier.bias", "layers.2.bias")
+"""Biases of keys and of the last layer: the loss does not depend on them, so their gradient is rounding alone."""
+
 
 def flat(values: dict[str, torch.Tensor]) -> torch.Tensor:
-    return torch.cat([value.detach().flatten().clone() for name, value in values.items() if "key.bias" not in name])
+    return torch.cat([value.detach().flatten().clone() for name, value in values.items() if not name.endswith(UNSEEN)])
 
 
 def trained(model: Scorer, lists: Lists, rate: float, micro: int, gradient: Any) -> Vectors:
     usable = Targets(lists, LOSS).usable()
-    for bias in model.score_biases():  # as in a training run
-        bias.requires_grad_(False)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     accelerator = make_accelerator("fp32")
     forward, optimizer = accelerator.prepare(ScoringModule(model), optimizer)
@@ -71,9 +72,7 @@ def trained(model: Scorer, lists: Lists, rate: float, micro: int, gradient: Any)
 def in_processes(count: int, work: Callable[[], Vectors]) -> Vectors:
     if count == 1:
         return work()
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = str(free.getsockname()[1])
+    port = str(get_free_port())
     with tempfile.TemporaryDirectory() as folder:
         start_processes(_work, (count, port, work, folder), nprocs=count, start_method="fork")
         found: Vectors = torch.load(Path(folder) / "found")

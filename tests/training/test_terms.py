@@ -16,7 +16,7 @@ from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.data import ListsData
 from rerank.lists.sampling import Full, Pairs
-from rerank.losses import BCE, MSE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
+from rerank.losses import BCE, KLDivergence, ListNet, MarginMSE, PairwiseHinge, SmoothINDCG
 from rerank.losses.base import Criterion
 from rerank.losses.terms import MinMax, Ramp, Term, Terms
 from rerank.models.scorer import score_lists
@@ -192,15 +192,6 @@ def test_usable_counts_only_the_samplers_reach(lists: Lists) -> None:
     tops = lists.top(2)
     assert shown.tolist() == Targets(tops, PairwiseHinge()).usable().tolist()
     assert set(shown) < set(deep)
-
-
-def test_bias_is_trained_if_a_later_list_needs_it(lists: Lists, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rerank.training.batches.SHIFTED", 4)
-    late = np.where(np.arange(lists.size) < lists.offsets[6], np.nan, lists.column("teacher"))
-    lists.store.add_column("late", late.astype(np.float32))
-    for terms, ignored in (([Term(ListNet())], True), ([Term(ListNet()), Term(MSE(), target="late")], False)):
-        targets = Targets(lists, Terms(terms))
-        assert targets.ignore_shifts(targets.usable()) == ignored
 
 
 def test_samplers_by_grades_need_grades(lists: Lists, tmp_path: Path) -> None:
