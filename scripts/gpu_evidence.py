@@ -159,6 +159,7 @@ def accumulator(
 ) -> GradientAccumulator:
     """Build the accumulator of a training run with ListNet."""
     accelerator, targets = make_accelerator(precision), Targets(lists, rerank.losses.ListNet())
+    accelerator.state.device, accelerator.scaler = model.network.device, None  # the model's own, and its true gradient
     forward = accelerator.prepare(ScoringModule(model))
     return GradientAccumulator(accelerator, forward, inputs, targets, limits, gradient=gradient)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -69,3 +70,9 @@ def exact_float32() -> Iterator[None]:
 def on_cpu() -> bool:
     """Tell if there is no accelerator; Accelerate must know, or it does not see the processes of a CPU run."""
     return not torch.accelerator.is_available()
+
+
+def own_device() -> torch.device:
+    """Return this process's accelerator, or the CPU."""
+    kind = torch.accelerator.current_accelerator(check_available=True)
+    return torch.device("cpu") if kind is None else torch.device(kind.type, int(os.environ.get("LOCAL_RANK", "0")))

@@ -73,7 +73,7 @@ def register_state(accelerator: Accelerator, scorer: torch.nn.Module, state: Sta
             return
         saved = load_file(f"{folder}/{WEIGHTS}")
         if saved.keys() != trained_weights(scorer).keys():
-            raise UserError(f"{folder}: has the weights of another version; remove it to resume from the one before")
+            raise UserError(f"{folder}: has the weights of another version; train anew, with another output")
         scorer.load_state_dict(saved, strict=False)
         check_weights(scorer, folder)
         models.clear()
@@ -105,11 +105,15 @@ def load_checkpoint(accelerator: Accelerator, run: Path) -> bool:
     if accelerator.is_main_process:
         for left in (run / CHECKPOINTS).glob(".step-*"):  # by a run that was killed while it wrote
             shutil.rmtree(left)
+    from accelerate.utils.constants import SCALER_NAME
+
+    newest = max((run / CHECKPOINTS).glob("step-*"), default=None)
+    if newest and accelerator.is_main_process and accelerator.scaler and not (newest / SCALER_NAME).exists():
+        torch.save(accelerator.scaler.state_dict(), newest / SCALER_NAME)  # it was not written in fp16
     accelerator.wait_for_everyone()
-    folders = sorted((run / CHECKPOINTS).glob("step-*"))
-    if folders:
-        accelerator.load_state(str(folders[-1]))
-    return bool(folders)
+    if newest:
+        accelerator.load_state(str(newest))
+    return newest is not None
 
 
 def trained_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -39,6 +39,7 @@ def accumulator_of(
 ) -> GradientAccumulator:
     """Build the accumulator of a training run over these lists."""
     accelerator = make_accelerator(precision)
+    accelerator.state.device = next(model.parameters()).device  # on a GPU's machine, a CPU's gradient too
     forward = accelerator.prepare(ScoringModule(model))
     return GradientAccumulator(accelerator, forward, model.inputs(lists), Targets(lists, loss), limits, **options)
 

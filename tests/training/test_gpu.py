@@ -14,6 +14,7 @@ from rerank.kernels.flat_attention import AttentionCall, Sequences, attend
 from rerank.lists import Lists
 from rerank.lists.tokens import Tokens
 from rerank.losses import DirectMetric
+from rerank.models.load import load_model
 from rerank.models.scorer import score_lists
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.pairs import PairInputs
@@ -119,3 +120,4 @@ def test_training_runs_in_bf16(lists: Lists, tiny_model: Path, tmp_path: Path) -
     measures = train([*words, f"--output={tmp_path / 'run'}"])
     assert 0 < measures["validation"]["nDCG@10"] <= 1
     assert "precision bf16" in (tmp_path / "run" / "log.txt").read_text()
+    assert next(load_model(tmp_path / "run" / "best").parameters()).is_cuda

@@ -14,7 +14,7 @@ from torch import Tensor
 from rerank.errors import UserError
 from rerank.kernels.dropout import use_cheap_dropout
 from rerank.kernels.flat import reads_flat, use_flat_encoder
-from rerank.kernels.precision import Precision
+from rerank.kernels.precision import Precision, own_device
 from rerank.lists.columns import scaled
 from rerank.lists.tokens import NOTHING, Around, Side, Tokens, encode, tokenise
 from rerank.lists.view import Lists
@@ -195,7 +195,9 @@ class CrossEncoder(Scorer, ModelHubMixin):
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> Self:
-        """Load a trained model, or any folder that has a head for one score; options are those of the class.
+        """Load a trained model, or any folder that has a head for one score, onto the GPU if there is one.
+
+        Options are those of the class.
 
         Raises:
             UserError: it has no trained head.
@@ -203,7 +205,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         model = cls(str(folder), **options)
         if model.missing:
             raise UserError(f"{folder}: has no trained head ({', '.join(model.missing[:4])} missing); train it first")
-        return model
+        return model.to(own_device())
 
     @classmethod
     def from_pretrained(  # the mixin would take arguments of the class from config.json

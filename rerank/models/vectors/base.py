@@ -18,6 +18,7 @@ from rerank.features.letor import FEATURES
 from rerank.features.normalise import Normaliser, find_normaliser
 from rerank.kernels.memory import sent
 from rerank.kernels.packing import pack
+from rerank.kernels.precision import own_device
 from rerank.lists.columns import flat_names
 from rerank.lists.view import Lists
 from rerank.models.base import Inputs, Model, drawn_from
@@ -195,7 +196,7 @@ class FeatureNetwork(VectorModel, Scorer):
         model.names, model.remembered = contract["columns"], remembered(contract)
         model.build(len(model.names))
         load_model(model, folder / WEIGHTS)
-        return model
+        return model.to(own_device())
 
 
 _KINDS: tuple[type[nn.Module], ...] = (nn.ReLU, nn.CELU, nn.GELU, nn.Tanh, nn.Sigmoid)

@@ -159,6 +159,7 @@ class ListNorm(nn.Module):
         def total(of: Tensor) -> Tensor:
             return of.new_zeros(count, of.shape[1]).index_add(0, lists, of)
 
+        values = values.float()  # a GPU's bf16 cannot count beyond 256
         lengths = total(torch.ones_like(values[:, :1])).clamp(min=1)  # no bincount, for which a GPU's host would wait
 
         def mean(of: Tensor) -> Tensor:
