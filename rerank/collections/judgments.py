@@ -100,8 +100,14 @@ def _collect(rows: Iterable[tuple[str, Any, Any, Any]]) -> Qrels:
     return qrels
 
 
-def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[str], least: int) -> None:
-    """Warn of ids that a collection lacks, which are left out; refuse those of another collection.
+UNSEEN = "they count as not retrieved"
+"""What becomes of judged documents without a text."""
+
+
+def check_known(
+    name: str, what: str, ids: Collection[str], unknown: Collection[str], least: int, fate: str = "left out"
+) -> None:
+    """Warn of ids that a collection lacks; refuse those of another collection.
 
     Args:
         name: its name in messages.
@@ -109,6 +115,7 @@ def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[
         ids: the ids.
         unknown: those among them that the collection lacks.
         least: a tenth of this many have to be known: of all ids, or of the collection's, if it may be a small part.
+        fate: what becomes of the unknown ones.
 
     Raises:
         UserError: none is known, or too few.
@@ -119,4 +126,4 @@ def check_known(name: str, what: str, ids: Collection[str], unknown: Collection[
     if not known or SHARE * known < least:
         found = f"has only {known} of the {len(ids)} {what}, and not {example!r}"
         raise UserError(f"{name}: {found}; are they of another collection?")
-    log.warning("%s: lacks %d of the %d %s, such as %r; left out", name, len(unknown), len(ids), what, example)
+    log.warning("%s: lacks %d of the %d %s, such as %r; %s", name, len(unknown), len(ids), what, example, fate)

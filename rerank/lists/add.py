@@ -95,13 +95,14 @@ def read_column(store: Store, path: str | Path) -> Array:
 def _rows(store: Store, queries: pa.Array, documents: pa.Array) -> Array:
     """Find the rows of candidates by the ids of query and document, ``[n]`` int64; -1 if a query lacks it."""
     query = _positions(queries, store.queries.column("query_id"))
-    document = _positions(documents, store.documents.column("doc_id"))
+    ids = store.documents.column("doc_id")
+    document, first = _positions(documents, ids), _positions(ids, ids)  # parts of a concatenation may share documents
     count = store.documents.num_rows
-    keys = store.query.astype(np.int64) * count + store.document
+    keys = store.query.astype(np.int64) * count + first[store.document]
     known = (query >= 0) & (document >= 0)
     return _positions(pa.array(np.where(known, query * count + document, -1)), pa.array(keys))
 
 
-def _positions(values: pa.Array, known: pa.Array | pa.ChunkedArray) -> Array:
+def _positions(values: pa.Array | pa.ChunkedArray, known: pa.Array | pa.ChunkedArray) -> Array:
     """Find the position of each value among the known ones, ``[n]`` int64; -1 if it is not there."""
     return pc.index_in(values, value_set=known.cast(values.type)).fill_null(-1).to_numpy().astype(np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rerank.collections.base import Collection, Qrels, Query
-from rerank.collections.judgments import check_known
+from rerank.collections.judgments import UNSEEN, check_known
 from rerank.errors import UserError
 from rerank.lists.store import DOCUMENTS, QUERIES, StoreWriter
 from rerank.lists.view import Lists
@@ -93,11 +93,11 @@ def build_lists(
         grades = (relevant.get(query.id, {}) for query in queries)
         rows |= {id: LACKING for given in grades for id, grade in given.items() if grade > 0}
         own = {query for query, judged in qrels.items() if judged.get(query, 0) > 0}  # a document that is to be found
-        alike = {query.id: query.text for query in queries if query.id in rows and query.id not in own}
+        alike = {query.id: words(query.text) for query in queries if query.id in rows and query.id not in own}
         rows |= {id: LACKING for query in alike for id in pool.candidates(query, depth + 1)[0]}
         reader = _Documents(collection, rows, alike, set(judged))
         counts["documents"] = write_arrow(temporary / "documents.arrow", DOCUMENTS, reader.batches(counts))
-        check_known(collection.name, "judged documents", judged, reader.missing, len(judged))
+        check_known(collection.name, "judged documents", judged, reader.missing, len(judged), UNSEEN)
         if reader.selves:
             pool = dataclasses.replace(pool, selves=frozenset(reader.selves))
             message = "%s: %d queries are documents, which are left out of their lists"
@@ -152,9 +152,14 @@ class _Documents:
 
     def _is_needed(self, id: str, text: str) -> bool:
         self.missing.discard(id)
-        if id in self.alike and " ".join(self.alike[id].split()) in " ".join(text.split()):
+        if self.alike.get(id, "").strip() and self.alike[id] in words(text):
             self.selves.add(id)
         return id in self.rows
+
+
+def words(text: str) -> str:
+    """Put a space before, between and after the words."""
+    return f" {' '.join(text.split())} "
 
 
 def _add_lists(

@@ -224,8 +224,8 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
     for name, lists in others.items():
         if lists is None:
             continue
-        where, ids = " or ".join(before), {id for one in before.values() for id in one.query_ids}
-        if shared := [i for i, id in enumerate(lists.query_ids) if id in ids]:
+        where, known = " or ".join(before), set().union(*(own for one in before.values() for own in _marks(one)))
+        if shared := [i for i, own in enumerate(_marks(lists)) if own & known]:
             id = lists.query_ids[shared[0]]
             text = lists.query_texts[shared[0]] if lists.store.has_text else ""
             example = f"{text if len(text) <= 60 else text[:59] + '…'!r} (id {id})" if text else repr(id)
@@ -240,6 +240,12 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
                 *(len(alike), name, where, min(alike)),
             )
         before[name] = lists
+
+
+def _marks(lists: Lists) -> list[set[tuple[str, str]]]:
+    """Tell queries apart by their ids, together with their collection or text: other collections use the same ids."""
+    name = lists.store.manifest["collection"]["name"]
+    return [{(name, id), (key, id)} for id, key in zip(lists.query_ids, lists.query_keys, strict=True)]
 
 
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:

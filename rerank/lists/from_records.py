@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rerank.collections.base import Qrels, checked_id, checked_text
-from rerank.collections.judgments import HIGHEST, check_known
+from rerank.collections.judgments import HIGHEST, UNSEEN, check_known
 from rerank.collections.records import CANDIDATE, Records
 from rerank.collections.tables import NAMES
 from rerank.errors import UserError, nearest
@@ -261,7 +261,7 @@ def _judged(records: Records, qrels: Qrels, given: Array | None, tables: Mapping
             raise UserError(f"{records.name}: has no column {field}, which the qrels refer to; add it")
     check_known(records.name, "judged queries", qrels, qrels.keys() - queries, min(len(qrels), len(queries)))
     judged = {id for query in queries for id in qrels.get(query, ())}
-    check_known(records.name, "judged documents", judged, judged - {*known}, 1)  # most are no candidates
+    check_known(records.name, "judged documents", judged, judged - {*known}, 1, UNSEEN)  # most are no candidates
     pairs = zip(records.frame["query_id"], records.frame["doc_id"], strict=True)
     grades = np.array([max(0, qrels.get(query, {}).get(document, 0)) for query, document in pairs], np.int16)
     if given is not None and (differ := ~np.isnan(given) & (np.maximum(given, 0) != grades)).any():

@@ -110,7 +110,7 @@ class Store:
 
     def __str__(self) -> str:
         """Name the folder; of lists in memory and in the cache (feature files) the source."""
-        if self.folder is None or cache_folder() in self.folder.parents:
+        if self.folder is None or cache_folder() / "letor" in self.folder.parents:
             return str(self.manifest["collection"]["name"])
         return str(self.folder)
 

@@ -66,7 +66,9 @@ def _collection(name: str, parts: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield f"{part} of {name}", "; ".join(advice)
     else:
         try:
-            open_collection(name)
+            found = open_collection(name)
+            if "queries" in parts:
+                next(iter(found.queries()), None)
             yield name, ""
         except UserError as error:
             yield name, one_line(error)

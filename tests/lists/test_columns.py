@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from rerank import concat
 from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
@@ -115,6 +116,15 @@ def test_add_runs_reads_a_run_in_any_order(tmp_path: Path) -> None:
     expected = lists.to_dataframe()[["query_id", "doc_id"]].merge(frame, how="left", on=["query_id", "doc_id"])
     found = Lists.open(tmp_path / "lists").column("teacher")
     np.testing.assert_allclose(found, expected["score"].astype(np.float32), rtol=1e-6)
+
+
+def test_add_runs_finds_documents_that_parts_of_a_concatenation_share(tmp_path: Path) -> None:
+    parts = [{"query_id": id, "query": id, "doc_id": ["a", "b"], "text": ["x", "y"], "grade": 0} for id in ("1", "2")]
+    concat([Lists.from_dataframe(pd.DataFrame(part)) for part in parts]).save(tmp_path / "lists")
+    run = pd.DataFrame({"query_id": ["1", "1", "2", "2"], "doc_id": ["a", "b"] * 2, "score": [1.0, 2.0, 3.0, 4.0]})
+    write_trec(run, tmp_path / "x.trec")
+    add_runs(tmp_path / "lists", {"x": tmp_path / "x.trec"})
+    assert Lists.open(tmp_path / "lists").column("x").tolist() == [1, 2, 3, 4]
 
 
 def test_add_resumes_and_drops_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from rerank.commands.cli import main
 from rerank.errors import UserError
 from rerank.lists import Lists
 from rerank.lists.columns import named_files
-from rerank.lists.data import FoldsData, ListsData, hold_out
+from rerank.lists.data import FoldsData, ListsData, check_disjoint, hold_out
 from rerank.retrieval import read_run
 from tests.builders import make_lists, make_lists_with_added
 from tests.lists.test_neighbours import questions
@@ -33,6 +33,19 @@ def test_hold_out_leaves_out_unjudged_queries_of_a_held_out_text() -> None:
 def test_hold_out_refuses_to_hold_out_all() -> None:
     with pytest.raises(UserError, match=r"data\.validation_fraction: leaves no query to train on"):
         hold_out(questions(["a", "a", "a"]), 0.1, 1)
+
+
+def test_lists_of_another_collection_may_use_the_same_ids() -> None:
+    heat, drag = questions(["heat"]), questions(["drag"])
+    for lists, name in ((heat, "a"), (drag, "b")):
+        lists.store.manifest["collection"]["name"] = name
+    check_disjoint(heat, {"test": drag})
+    for alike in (questions(["Heat"]), heat):
+        with pytest.raises(UserError, match="1 of 1 queries are in the training lists, too"):
+            check_disjoint(heat, {"test": alike})
+    drag.store.manifest["collection"]["name"] = "a"
+    with pytest.raises(UserError, match="1 of 1 queries"):
+        check_disjoint(heat, {"test": drag})
 
 
 def test_folds_data_refuses_too_few_groups(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_judgments_of_unknown_documents_and_queries_are_counted(
 ) -> None:
     known = {f"d{i}": 1 for i in range(50)}
     build(tmp_path / "1", {"q0": known | {"gone": 1}, "q1": {"gone": 0, "lost": 2}, "q2": known, "q9": {"d1": 1}})
-    assert "lacks 2 of the 52 judged documents, such as 'gone'; left out" in caplog.text
+    assert "lacks 2 of the 52 judged documents, such as 'gone'; they count as not retrieved" in caplog.text
     assert "lacks 1 of the 4 judged queries, such as 'q9'; left out" in caplog.text
     caplog.clear()
     build(tmp_path / "2", {f"q{i}": {"d7": 1, "d59": 0} for i in range(4)})
