@@ -54,7 +54,7 @@ def checked_id(value: object, where: str) -> str:
     """Return an id as a string; refuse one that is missing, or that run files cannot express."""
     text = str(value) if isinstance(value, str | int | np.integer) and not isinstance(value, bool) else ""
     if not text:
-        there = "" if value is None or value == "" else f", but {str(value)[:50]!r} ({type(value).__name__})"
+        there = "" if value is None or isinstance(value, str) else f", but {str(value)[:50]!r} ({type(value).__name__})"
         raise UserError(f"{where}: no id{there}; expected a string or a whole number")
     if len(text.split()) != 1 or text != text.strip():
         raise UserError(f"{where}: the id {text!r} holds white space, which run files cannot express; take it out")

@@ -144,5 +144,5 @@ def _field_text(value: object, where: str, field: str) -> str:
     if isinstance(value, list):
         return joined(_field_text(part, where, field) for part in value)
     if value is None or isinstance(value, str | int | float):
-        return "" if value is None else str(value)
+        return "" if value is None or value != value else str(value)
     raise UserError(f"{where}: {field!r} is {type(value).__name__}; expected a string")

@@ -138,6 +138,6 @@ def _file(source: str | Path) -> Path | None:
     path = Path(source).expanduser()
     if path.is_file():
         return path
-    if isinstance(source, Path) or ("." in path.name and ":" not in source):
+    if isinstance(source, Path) or (path.suffix[1:2].isalpha() and ":" not in source):
         raise NotFoundError(f"{path}: no such file")
     return None

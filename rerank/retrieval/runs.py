@@ -266,7 +266,7 @@ def _of_columns(
 
 def check_run_file(path: str | Path) -> None:
     """Refuse a name to which a run cannot be written."""
-    if Path(path).suffix in (*COMPRESSED, ".json", ".jsonl", ".parquet"):
+    if Path(path).suffix in COMPRESSED or is_table(Path(path)):
         raise UserError(f"{path}: runs are written as plain TREC files; choose a name without {Path(path).suffix}")
     if Path(path).is_dir():
         raise UserError(f"{path}: is a folder; name a file")

@@ -118,6 +118,7 @@ def check_value(key: str, value: Any, hint: Any) -> None:
             check_value(f"{key}[{number}]", item, inner[0])
     if inner and isinstance(value, Mapping):
         for name, item in value.items():
+            check_value(f"{key}: key", name, inner[0])
             check_value(f"{key}.{name}", item, inner[-1])
 
 

@@ -56,7 +56,7 @@ def read_text(path: str | Path) -> str:
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yield the number, from 1, and the text of each line that is not blank, without its end."""
     for number, line in enumerate(_decoded(path), 1):
-        if not line.isspace():
+        if line.strip():
             yield number, line.rstrip("\r\n")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ def test_ids_are_single_words(text: str) -> None:
             checked_id(text, "here")
 
 
-@pytest.mark.parametrize("value", [None, 1.5, True, b"a", ["a"], ""])
+@pytest.mark.parametrize("value", [None, 1.5, True, b"a", ["a"], "", pd.NA])
 def test_ids_are_strings_or_whole_numbers(value: object) -> None:
     assert checked_id(17, "here") == "17"
     with pytest.raises(UserError, match="no id"):

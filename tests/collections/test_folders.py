@@ -81,6 +81,14 @@ def test_files_are_read_as_tsv_and_jsonl_plain_and_compressed(tmp_path: Path, en
     assert collection.qrels() == {"7": {"1": -1, "2": 3}}
 
 
+def test_missing_numbers_are_no_text_and_a_byte_order_mark_alone_is_no_line(tmp_path: Path) -> None:
+    write(tmp_path, {"docs.jsonl": '{"id": 1, "title": NaN, "text": "a"}\n', "queries.tsv": "\ufeff"})
+    collection = open_collection(f"files:{tmp_path}")
+    assert list(collection.documents()) == [Document("1", "a")]
+    with pytest.raises(UserError, match="no queries in this file"):
+        list(collection.queries())
+
+
 def test_files_that_are_missing_or_double_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no docs\.tsv, docs\.jsonl or corpus\.jsonl in this folder"):
         open_collection(f"files:{tmp_path}")

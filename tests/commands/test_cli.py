@@ -62,6 +62,7 @@ EVALUATE = ["evaluate", "--qrels", "q", "--runs", "r"]
         (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "x.jsonl"], "plain TREC files"),
         (["rerank", "--model", "nowhere", "--lists", "LISTS", "--output", "."], "is a folder; name a file"),
         (["evaluate", "--qrels", "COLLECTION", "--runs", "OTHER"], "none of its"),
+        (["evaluate", "--qrels", "COLLECTION", "--runs", "nullbase.trec"], "nullbase.trec: no such run file"),
         # options without effect
         ([*ADD, "--run", "x.trec", "--precision", "fp32"], "--precision: has no effect with --run"),
         ([*ADD, "--drop", "c", "--in-sample"], "--in-sample: has no effect with --drop"),

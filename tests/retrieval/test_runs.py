@@ -118,7 +118,7 @@ def test_write_run_refuses_bad_names_before_writing(tmp_path: Path) -> None:
     for run, tag in [({"q 1": good}, "t"), ({"q": [Scored("", 1.0)]}, "t"), ({"q": good}, "my tag")]:
         with pytest.raises(UserError, match="which a run file cannot express"):
             write_run(tmp_path / "run", run, tag)
-    for suffix in (".jsonl", ".parquet", ".json", ".gz"):  # they would be read otherwise
+    for suffix in (".jsonl", ".parquet", ".json", ".csv", ".gz"):  # they would be read otherwise
         with pytest.raises(UserError, match=rf"plain TREC files; choose a name without \{suffix}"):
             write_run(tmp_path / f"run{suffix}", {"q": good})
     with pytest.raises(ValueError, match="has a document twice"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin
@@ -22,7 +22,16 @@ from rerank.lists.sampling import Sampler
 from rerank.models.text.cross_encoder import CrossEncoder
 from rerank.models.text.decoder import Decoder, LoRA
 from rerank.retrieval.bm25 import BM25
-from rerank.settings.arguments import FINITE, Count, Described, Range, Share, annotations_of, check_arguments
+from rerank.settings.arguments import (
+    FINITE,
+    Count,
+    Described,
+    Range,
+    Share,
+    annotations_of,
+    check_arguments,
+    check_value,
+)
 from rerank.training.config import Optimization, TrainConfig, check_values
 from rerank.training.configuration import CLASSES, check, classes_of
 
@@ -117,6 +126,11 @@ def test_arguments_within_arguments_are_checked() -> None:
     words = "--data=ListsData --data.train=x --model=MLP --loss=DirectMetric --loss.measure=nDCG"
     words += " --loss.relaxation=SmoothI --loss.relaxation.alpha=-1"
     assert error(check, words.split()).startswith("loss.relaxation.alpha: must be ")
+
+
+def test_keys_of_mappings_are_checked() -> None:
+    with pytest.raises(UserError, match="methods: key: expected text, not 10"):
+        check_value("methods", {10: {}}, Mapping[str, Mapping[str, object]])
 
 
 @pytest.mark.parametrize("key", typing.get_type_hints(TrainConfig))
