@@ -64,7 +64,6 @@ NAMES = [
 ]
 CALLS = [
     {"class_path": "os.mkdir", "init_args": {"path": "made"}},
-    {"class_path": "os.system", "init_args": {"command": "touch made"}},
     {"class_path": "functools.partial", "init_args": {"func": "hostile.record"}},
     {"class_path": "hostile.Other", "init_args": {"any": "thing"}},
 ]

@@ -33,16 +33,6 @@ class Options:
     mine: Mine = field(default_factory=Mine)
 
 
-@given(VALUES)
-def test_fingerprint_ignores_the_order_of_keys(value: Any) -> None:
-    def turned(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: turned(inner) for key, inner in reversed(value.items())}
-        return [turned(inner) for inner in value] if isinstance(value, list) else value
-
-    assert fingerprint(turned(value)) == fingerprint(value)
-
-
 def test_fingerprint_counts_values_and_not_how_they_are_written() -> None:
     assert fingerprint(Mine()) == fingerprint(Mine(depth=3)) == fingerprint(Mine(3.0)) != fingerprint(Mine(4))
     assert fingerprint(Options()) == fingerprint({"mine": Mine(), "rate": 1})

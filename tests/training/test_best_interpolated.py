@@ -55,17 +55,13 @@ def ids(run: Run) -> dict[str, list[str]]:
     return {query: [scored.id for scored in ranked] for query, ranked in run.items()}
 
 
-def mixed_by_hand(best: Path, held_out: Lists, weight: float) -> Run:
-    alone = rerank.rerank_lists(rerank.load(best, interpolate=False), held_out)
-    return fuse([held_out.run(), alone], [weight, 1 - weight])
-
-
 def test_fit_saves_the_interpolation_that_it_measured(text: Training, best: Path, held_out: Lists) -> None:
     weight, test = text.results.first_stage_weight, text.results.test
     assert weight is not None and 0 < weight < 1, "or the tests of this file show little"
     assert read_contract(best)["interpolation"] == {"columns": {"bm25": weight}, "text": 1 - weight}
     run = rerank.rerank_lists(str(best), held_out)
-    assert ids(run) == ids(mixed_by_hand(best, held_out, weight))
+    alone = rerank.rerank_lists(rerank.load(best, interpolate=False), held_out)
+    assert ids(run) == ids(fuse([held_out.run(), alone], [weight, 1 - weight]))
     assert held_out.qrels is not None
     assert evaluate(run, held_out.qrels, "nDCG").mean["nDCG"] == test["interpolated"].mean["nDCG"]
     alone = rerank.rerank_lists(rerank.load(best, interpolate=False), held_out)

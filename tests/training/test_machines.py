@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from accelerate.utils.other import get_free_port
 from safetensors.torch import load_file
 
 from rerank.commands.cli import main
@@ -22,12 +22,6 @@ from tests.training.helpers import assert_near, assert_same
 SCRIPT = str(ROOT / "scripts" / "train.py")
 MACHINES = str(ROOT / "configs" / "accelerate" / "machines.yaml")
 GPUS = str(ROOT / "configs" / "accelerate" / "gpus.yaml")
-
-
-def free_port() -> int:
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return opened.getsockname()[1]
 
 
 def launched(kind: str, machine: int, port: int, folder: Path, words: list[str]) -> subprocess.Popen[str]:
@@ -47,7 +41,7 @@ def launched(kind: str, machine: int, port: int, folder: Path, words: list[str])
 
 
 def trained_by_two(kind: str, folder: Path, words: list[str]) -> None:
-    port = free_port()
+    port = get_free_port()
     machines = [launched(kind, machine, port, folder, words) for machine in (0, 1)]
     codes = [machine.wait(1800) for machine in machines]
     assert codes == [0, 0], (folder / "machine-0" / "log.txt").read_text()[-3000:]

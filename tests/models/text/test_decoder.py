@@ -78,10 +78,6 @@ def theirs(network: Any, model: Decoder, yes: str, no: str | None) -> Tensor:
     return logits[:, one[0]] - (logits[:, other[0]] if other else 0)
 
 
-def of_classifier(network: Any, model: Decoder) -> Tensor:
-    return network(**rows(model.prompt, model.tokenizer)).logits[:, 0]
-
-
 def test_yes_no_equals_transformers(folder: Path) -> None:
     model = Decoder(str(folder))
     network = AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -139,7 +135,11 @@ def test_adapter_keeps_scores_when_saved(head: str, qwen: Path, classifier: Path
     torch.testing.assert_close(ours(copy.deepcopy(loaded)), scores, rtol=1e-5, atol=1e-5)
     kind = AutoModelForCausalLM if head == "yes_no" else AutoModelForSequenceClassification
     network = kind.from_pretrained(tmp_path / "adapter").eval()
-    found = theirs(network, loaded, "yes", "no") if head == "yes_no" else of_classifier(network, loaded)
+    found = (
+        theirs(network, loaded, "yes", "no")
+        if head == "yes_no"
+        else network(**rows(loaded.prompt, loaded.tokenizer)).logits[:, 0]
+    )
     torch.testing.assert_close(found, scores, rtol=1e-5, atol=1e-5)
     ignored = shutil.ignore_patterns("adapter*", "rerank.json")  # as the documentation merges
     shutil.copytree(tmp_path / "adapter", tmp_path / "merged", ignore=ignored)
