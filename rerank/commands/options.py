@@ -97,7 +97,7 @@ def shell_like(parser: ArgumentParser, argv: Sequence[str]) -> list[str]:
         hint = types.get(name.removeprefix("--").replace("-", "_"), "") if word.startswith("--") else ""
         values = list(takewhile(lambda value: not value.startswith("--"), argv[position:]))
         is_list = re.match(r"(typing\.)?(Optional\[)?[Ll]ist\[", hint) is not None
-        if is_list and not re.fullmatch(r"\[.*\]|null", value or [*values, ""][0]):
+        if is_list and not re.fullmatch(r"(?s)\s*(\[.*\]|null)\s*", value or [*values, ""][0]):
             lists.setdefault(name, []).extend([value, *values] if equals else values)
             position += len(values)
             numbers |= {name} if "int" in hint else set()

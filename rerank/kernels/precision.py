@@ -75,4 +75,5 @@ def on_cpu() -> bool:
 def own_device() -> torch.device:
     """Return this process's accelerator, or the CPU."""
     kind = torch.accelerator.current_accelerator(check_available=True)
-    return torch.device("cpu") if kind is None else torch.device(kind.type, int(os.environ.get("LOCAL_RANK", "0")))
+    number = max(0, int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu") if kind is None else torch.device(kind.type, number % torch.accelerator.device_count())

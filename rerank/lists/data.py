@@ -224,8 +224,10 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
     for name, lists in others.items():
         if lists is None:
             continue
-        where, known = " or ".join(before), set().union(*(own for one in before.values() for own in _marks(one)))
-        if shared := [i for i, own in enumerate(_marks(lists)) if own & known]:
+        where = " or ".join(before)
+        known = {pair for one in before.values() for pair in zip(one.query_ids, one.query_keys, strict=True)}
+        own = list(zip(lists.query_ids, lists.query_keys, strict=True))
+        if shared := [i for i, pair in enumerate(own) if pair in known]:
             id = lists.query_ids[shared[0]]
             text = lists.query_texts[shared[0]] if lists.store.has_text else ""
             example = f"{text if len(text) <= 60 else text[:59] + '…'!r} (id {id})" if text else repr(id)
@@ -233,19 +235,18 @@ def check_disjoint(train: Lists, others: Mapping[str, Lists | None]) -> None:
                 f"{name}: {len(shared)} of {len(lists)} queries are in the {where} lists, too, such as {example}; "
                 "leave them out of one, as measures on them would not mean anything"
             )
-        keys = {key for one in before.values() for key in one.query_keys}
+        ids, keys = {id for id, _ in known}, {key for _, key in known}
+        if same := [id for id in lists.query_ids if id in ids]:
+            log.warning(
+                "%d queries of the %s lists have the id of a %s query, such as %s, but another text",
+                *(len(same), name, where, same[0]),
+            )
         if alike := [key for key in lists.query_keys if key in keys]:
             log.warning(
                 "%d queries of the %s lists have the text of a %s query under another id, such as %r",
                 *(len(alike), name, where, min(alike)),
             )
         before[name] = lists
-
-
-def _marks(lists: Lists) -> list[set[tuple[str, str]]]:
-    """Tell queries apart by their ids, together with their collection or text: other collections use the same ids."""
-    name = lists.store.manifest["collection"]["name"]
-    return [{(name, id), (key, id)} for id, key in zip(lists.query_ids, lists.query_keys, strict=True)]
 
 
 def drawn_folds(lists: Lists, folds: int, seed: int, grouping: Grouping = "auto") -> Array:

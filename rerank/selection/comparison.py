@@ -33,7 +33,6 @@ from rerank.progress import heard, log
 from rerank.retrieval.fuse import z_of_candidates
 from rerank.scoring.in_sample import shared_queries
 from rerank.scoring.outputs import add_cosines, add_model, cosine_name, run_name
-from rerank.scoring.shared import placed
 from rerank.selection.table import Selection
 from rerank.storage.arrow import Array, taken
 from rerank.storage.files import atomic_folder, atomic_write, exclusive_lock
@@ -286,10 +285,10 @@ class Comparison:
 
     def _scores(self, model: str, title: str) -> str:
         """Add a model's scores to the lists; returns the column's name."""
-        name, ranker = as_name(f"auto-{title}"), load_model(model, interpolate=False)
+        name = as_name(f"auto-{title}")
         for split in self.splits.values():
             add_model(split.folder, model, name, interpolate=False)
-        placed(ranker, "auto")
+        ranker = load_model(model, interpolate=False)
         self.milliseconds[name] = self._timed(ranker.scores_of, ranker.given)
         return name
 

@@ -102,17 +102,19 @@ def save_checkpoint(accelerator: Accelerator, run: Path, step: int) -> None:
 
 def load_checkpoint(accelerator: Accelerator, run: Path) -> bool:
     """Load the newest checkpoint into what Accelerate prepared and registered; False if there is none."""
+    from accelerate.utils.constants import SCALER_NAME
+
     if accelerator.is_main_process:
         for left in (run / CHECKPOINTS).glob(".step-*"):  # by a run that was killed while it wrote
             shutil.rmtree(left)
-    from accelerate.utils.constants import SCALER_NAME
-
-    newest = max((run / CHECKPOINTS).glob("step-*"), default=None)
-    if newest and accelerator.is_main_process and accelerator.scaler and not (newest / SCALER_NAME).exists():
-        torch.save(accelerator.scaler.state_dict(), newest / SCALER_NAME)  # it was not written in fp16
     accelerator.wait_for_everyone()
+    newest = max((run / CHECKPOINTS).glob("step-*"), default=None)
     if newest:
+        scaler = accelerator.scaler
+        if not (newest / SCALER_NAME).exists():  # it was not written in fp16
+            accelerator.scaler = None
         accelerator.load_state(str(newest))
+        accelerator.scaler = scaler
     return newest is not None
 
 

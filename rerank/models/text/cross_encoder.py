@@ -212,7 +212,7 @@ class CrossEncoder(Scorer, ModelHubMixin):
         cls, pretrained_model_name_or_path: str | Path, **options: Any
     ) -> Self:
         """Load a model from a folder or the Hugging Face hub; options are those of the class."""
-        return cls(str(pretrained_model_name_or_path), **options)
+        return cls(str(pretrained_model_name_or_path), **options).to(own_device())
 
     def _save_pretrained(self, save_directory: Path) -> None:
         self.save(save_directory)
