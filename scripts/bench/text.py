@@ -4,7 +4,7 @@
     python scripts/bench/text.py pairs --tokens 64 128 256 512 [--random base] [--only rerank "Hugging Face"] …
     OMP_NUM_THREADS=1 python scripts/bench/text.py ranking --model runs/x/best --lists LISTS
 
-Each prints a Markdown table: pairs those of docs/internals/speed.md, ranking that of docs/training.md.
+Each prints a Markdown table: as in docs/internals/speed.md.
 
 pairs: scoring the same texts (documents cut to ``--length`` word pieces beforehand, so that all read the same tokens),
     tokenisation included; theirs at its defaults, and in bf16. Training on the same whole
