@@ -98,19 +98,25 @@ def fusion_table() -> Iterator[Row]:
     yield ["**pooled**", *[""] * 5, *pools]
 
 
+PIPELINES = {"SciFact": "460 claims", "NFCorpus": "278 queries", "DL 2019 and 2020": "43 or 54 queries"}
+"""Collections on which mpnet-base was trained, and what with."""
+
+
 def mpnet(collection: str, method: str) -> pd.DataFrame:
     return values("mpnet", collection=collection, method=method)
 
 
-@table("mpnet")
-def mpnet_table() -> Iterator[Row]:
+@table("mpnet-SciFact", "SciFact")
+@table("mpnet-NFCorpus", "NFCorpus")
+@table("mpnet-DL", "DL 2019 and 2020")
+def mpnet_table(collection: str) -> Iterator[Row]:
     """Compare rankings by mpnet-base, untrained and trained, with the untrained ones and with softmax cross-entropy."""
-    others = ("BM25", "cosines", "fusion")
-    yield ["", "ranking", MEASURE, *(f"− {other}" for other in (*others, "softmax CE"))]
-    for collection, method in results("mpnet")[["collection", "method"]].drop_duplicates().itertuples(index=False):
+    others, rows = ("BM25", "cosines", "fusion"), results("mpnet")
+    yield [collection, MEASURE, *(f"− {other}" for other in (*others, "softmax CE"))]
+    for method in rows[rows.collection == collection].method.unique():
         of, loss = mpnet(collection, method), "softmax CE + fusion" if " + " in method else "softmax CE"
         gaps = [difference(of, mpnet(collection, base)) if base != method else "" for base in (*others, loss)]
-        yield [f"{collection}, {len(of)} queries", method, mean(of), *gaps]
+        yield [method, mean(of), *gaps]
 
 
 def started(name: str, loss: str) -> Found:
@@ -322,12 +328,10 @@ def effects() -> Iterator[tuple[str, Found, str, str]]:
         what = f"then fine-tune on 46–135 queries ({SHOWN[loss]}), against that start"
         yield what, pooled([started(name, loss) for name in STARTED]), four, "fusion"
     yield "the same on one of the four", started("DL 2019", DIRECT), "DL 2019", "losses"
-    for where, one, other, what in (
-        ("DL 2019 and 2020", "softmax CE", "fusion", "fine-tune mpnet-base on 34–43 queries, against its fusion"),
-        ("SciFact", "all five", "fusion", "fine-tune mpnet-base on 460 claims (five losses), against its fusion"),
-        ("SciFact", "fusion", "cosines", "interpolate BM25 with mpnet-base's cosines (share .8), against the cosines"),
-    ):
-        yield what, difference(mpnet(where, one), mpnet(where, other)), where, "mpnet"
+    for where, queries in PIPELINES.items():
+        what, start = "interpolate BM25 with mpnet-base's cosines (share .8), against them", mpnet(where, "fusion")
+        yield what, difference(start, mpnet(where, "cosines")), where, "mpnet"
+        yield f"then fine-tune on {queries} (five losses)", difference(mpnet(where, "all five"), start), where, "mpnet"
     for seen, which in ((1, "test claims whose abstracts training has seen"), (0, "the other test claims")):
         what = f"fine-tune on 728 claims (hinge), against the untrained fusion: {which}"
         yield what, ranked("hinge", FUSED, seen=seen), "SciFact", "seen"
@@ -400,10 +404,8 @@ def results_table() -> Iterator[Row]:
         names = {"untrained": start} | {name: of + ending for name, of in TUNED.items() if of + ending in there}
         rows[where] = {name: answers(of, measure=MEASURE) for name, of in names.items()}
     larger = {"BM25": "BM25", "untrained": "fusion"} | {name: SHOWN.get(name, name) for name in TUNED}
-    rows["[SciFact, mpnet-base](docs/studies/mpnet.md)"] = {name: mpnet("SciFact", larger[name]) for name in larger}
-    before = {"BM25": mixture("DL 2019", 0, 100), "untrained": mixture("DL 2019", 0.5, 100)}
-    rows["[DL 2019](docs/studies/losses.md)"] = before | {name: trained("DL 2019", name) for name in TUNED}
-    heads = ["BM25", "untrained", *TUNED]
-    yield ["collection", *(SHOWN.get(head, head) for head in heads)]
+    for where in PIPELINES:
+        rows[f"{where.replace(' and ', '/')}, mpnet-base"] = {name: mpnet(where, larger[name]) for name in larger}
+    yield ["collection", *(SHOWN.get(head, head) for head in larger)]
     for where, of in rows.items():
-        yield [where, *(mean(of[head]) if head in of else "" for head in heads)]
+        yield [where, *(mean(of[head]) if head in of else "" for head in larger)]
