@@ -101,7 +101,7 @@ def _collect(rows: Iterable[tuple[str, Any, Any, Any]]) -> Qrels:
 
 
 UNSEEN = "they count as not retrieved"
-"""What becomes of judged documents without a text."""
+"""Judged documents without a text still count in recall, AP and the ideal order."""
 
 
 def check_known(
